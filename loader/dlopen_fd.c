@@ -1,14 +1,12 @@
 /*
- * loader/dlopen_fd: see dlopen_fd.h.
- *
- * A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc
- * looks for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers
- * of descriptors are used again: the second library loaded as number 5 would be the first one. So every load spells the
- * path in a way not used before in this process. "//" and "/./" mean nothing to the kernel and make a different name to
- * glibc: a counter is written with them, one bit each.
- *
- * Where /proc is not mounted (a chroot with little in it) a descriptor has no name. Then its bytes are copied to a file in a
- * folder of its own that this user alone can enter, and that is gone once the file is loaded.
+ * loader/dlopen_fd: loads the file that a descriptor is open on.
+ *  A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc
+ *  looks for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers
+ *  of descriptors are reused: the second library loaded as number 5 would be taken for the first one. So every load
+ *  spells the path in a way that this process has not used yet. "//" and "/./" mean nothing to the kernel but make a
+ *  different name for glibc: the digits of a counter are encoded in them, one bit each.
+ *  If /proc is not mounted (a minimal chroot) a descriptor has no name. Then its bytes are copied to a file in a new
+ *  directory that only this user can enter, and that is removed once the file is loaded.
  */
 #include "loader/dlopen_fd.h"
 
@@ -29,7 +27,7 @@
 
 static atomic_uint_least64_t load_count;
 
-/* Bits from the lowest: "/." is 1, "/" is 0. Fixed widths and the ever leading 1 keep different numbers different. */
+/* Writes bits from the lowest: "/." is 1, "/" is 0. Fixed widths and the leading 1 keep different numbers different. */
 static char *spell_number(char *end, uint64_t number)
 {
     for (; number != 0; number >>= 1) {
@@ -41,8 +39,9 @@ static char *spell_number(char *end, uint64_t number)
 }
 
 /*
- * The counter's own address goes in too: where the library is in the process twice (linked statically into a plugin),
- * each copy counts for itself. "/../fd" ends it, so that no two pairs of numbers run into the same text.
+ * Writes the path. The counter's own address is encoded too: if the library is in the process twice (linked statically
+ * into a plugin), each copy has its own counter. "/../fd" ends the address, so that two different pairs of numbers
+ * never give the same text.
  */
 static void spell_path(int fd, char ret_path[SPELLED_PATH_BYTES])
 {
@@ -54,7 +53,7 @@ static void spell_path(int fd, char ret_path[SPELLED_PATH_BYTES])
     snprintf(end, 16, "/%d", fd);
 }
 
-/* The dynamic linker's message. The path says nothing to a reader, and messages begin with it. */
+/* Reports the dynamic linker's message without the path that it begins with, which means nothing to a reader. */
 static aoticache_status report_dlerror(const char *path, aoticache_error *ret_error)
 {
     const char *message = dlerror();
@@ -76,7 +75,7 @@ static bool has_proc(void)
     return access("/proc/thread-self/fd", F_OK) == 0;
 }
 
-/* 0, or an errno. The descriptor's own position is left alone. */
+/* Copies the file. Returns 0 or an errno. The descriptor's position does not change. */
 static int copy_to(int fd, const char *path)
 {
     char bytes[64 * 1024];

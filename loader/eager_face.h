@@ -1,5 +1,5 @@
 /*
- * loader/eager_face: what eager/ asks of libraries, checks and runners beyond the public headers.
+ * loader/eager_face: the functions of libraries, checks and runners that eager/ uses beyond the public headers.
  *
  * Private to loader/ and eager/.
  */
@@ -12,19 +12,19 @@
 
 /*
  * Checks what a kernel library's file needs in every process: that it is an ELF shared library for the machine, and
- * that it exports the functions that no host can do without. aoticache_library_load_fd() checks this too, and what this
+ * that it exports the functions that every host needs. aoticache_library_load_fd() checks this too, and also what this
  * process lacks.
  *
- * other_arch: NULL: the library is for this machine; else the name of another machine, such as "aarch64".
+ * other_arch: NULL: the library is for this machine; otherwise the name of another machine, such as "aarch64".
  * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (for another machine, or functions
  * are missing: all are named), IO, NO_MEMORY.
  */
 aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
 
-/* Bytes of address space that its segments take. */
+/* Returns the bytes of address space that its segments take. */
 uint64_t aoticache_library_bytes(const aoticache_library *library);
 
-/* As it was given to the load. Borrowed. */
+/* Returns the name that was given to the load. Borrowed. */
 const char *aoticache_library_name(const aoticache_library *library);
 
 /*

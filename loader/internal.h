@@ -1,7 +1,7 @@
 /*
  * loader: a loaded library as the runner sees it.
  *
- * Private to loader/. What eager/ uses too is in loader/torch.h and loader/dlopen_fd.h.
+ * Private to loader/. What eager/ also uses is in loader/torch.h and loader/dlopen_fd.h.
  */
 #ifndef AOTICACHE_LOADER_INTERNAL_H
 #define AOTICACHE_LOADER_INTERNAL_H
@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-/* What it exports; NULL where it does not have a function. */
+/* The functions that it exports; NULL for those that it does not have. */
 typedef struct aoticache_library_functions {
 #define AOTICACHE_LIBRARY_FIELD(name, parameters) AOTIRuntimeError(*name) parameters;
     AOTICACHE_ABI_BASE_LIST(AOTICACHE_LIBRARY_FIELD)
@@ -21,34 +21,34 @@ typedef struct aoticache_library_functions {
 
 struct aoticache_library {
     atomic_size_t references;
-    void *handle; /* of dlopen */
+    void *handle; /* from dlopen */
     /*
-     * The file, kept open where the library may open itself by the path that the dynamic linker gives it, which ends
-     * with this number; else -1.
+     * The file, kept open if the library may open itself by the path that the dynamic linker gives it, which ends with
+     * this number; otherwise -1.
      */
     int self_fd;
-    bool proxy_executor; /* calls operators through PyTorch's */
+    bool proxy_executor; /* calls operators through PyTorch's proxy executor */
     atomic_bool is_prepared;
-    void (*prepare_products)(void); /* worth calling while weights are copied (loader/torch.h); else NULL */
-    uint64_t bytes;                 /* of address space, */
-    uintptr_t address;              /* and where it begins */
+    void (*prepare_products)(void); /* worth calling while weights are copied (loader/torch.h); otherwise NULL */
+    uint64_t bytes;                 /* of address space that it takes */
+    uintptr_t address;              /* where that address space begins */
     const aoticache_torch *torch;
     struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;
     const aoticache_kernel *(*plain_kernel)(
-        AOTInductorModelContainerHandle container); /* runtime/kernel.h; NULL: none */
+        AOTInductorModelContainerHandle container); /* runtime/kernel.h; NULL: not a plain kernel */
     char name[];
 };
 
 /*
- * Fills ret_error with what the library says of its last failure on this thread, else with the function and its status.
- * Returns `status`.
+ * Fills ret_error with the library's text for its last failure on this thread, or else with the function and its
+ * status. Returns `status`.
  */
 aoticache_status aoticache_library_failure(const aoticache_library *library, aoticache_status status,
                                            const char *function, AOTIRuntimeError code, aoticache_error *ret_error);
 
 aoticache_library *aoticache_library_ref(aoticache_library *library);
-/* Whether it exports the function, by its AOTInductor name. */
+/* Returns whether it exports the function, by its AOTInductor name. */
 bool aoticache_library_exports(const aoticache_library *library, const char *function);
 
 #endif

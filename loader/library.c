@@ -1,6 +1,6 @@
 /*
  * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked
- * before the dynamic linker runs any of its code; the checks name all that is wrong at once.
+ * before the dynamic linker runs any of its code; a check's message names everything that is wrong at the same time.
  */
 #include "base/arguments.h"
 #include "loader/internal.h"
@@ -28,11 +28,11 @@
 typedef struct loading {
     const char *name;
     int fd;
-    int image;                      /* its bytes in memory as they were hashed, or -1 */
-    const aoticache_digest *digest; /* NULL: the file is believed as it is */
+    int image;                      /* its bytes in memory, as hashed, or -1 */
+    const aoticache_digest *digest; /* NULL: the file is trusted as it is */
     bool private_copy;
     bool has_executor; /* the host has a proxy executor for it */
-    aoticache_elf elf; /* of the image, where there is one */
+    aoticache_elf elf; /* of the image, if there is one */
     aoticache_library_names names;
     const aoticache_torch_provider *provider;
 } loading;
@@ -70,7 +70,7 @@ static bool exports(const loading *load, const char *function)
     return false;
 }
 
-/* Checks that the library exports the functions that no host can do without. The others are optional. */
+/* Checks that the library exports the functions that every host needs. The others are optional. */
 static aoticache_status check_interface(const loading *load, aoticache_error *ret_error)
 {
     static const char *const required[] = {
@@ -140,8 +140,8 @@ static aoticache_status fail_missing_functions(const loading *load, const aotica
 }
 
 /*
- * Whether the provider has the function. The shim's proxy executor is the host's: to a host that brings none it is as if
- * the shim lacked the function.
+ * Returns whether the provider has the function. The host provides the proxy executor for the shim's function: if it
+ * does not, the shim counts as lacking that function.
  */
 static bool provides(const loading *load, const char *function)
 {
@@ -155,7 +155,7 @@ static bool provides(const loading *load, const char *function)
 static aoticache_status check_functions(const loading *load, aoticache_error *ret_error)
 {
     bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
-    if (!shim && load->names.cuda) /* some are in libraries beside libtorch_cpu.so: left to the dynamic linker */
+    if (!shim && load->names.cuda) /* some are in libraries other than libtorch_cpu.so: left to the dynamic linker */
         return AOTICACHE_OK;
     aoticache_name_list missing = {0};
     bool complete = true;
@@ -183,7 +183,7 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     return AOTICACHE_OK;
 }
 
-/* Whether a path is that of the folder, or begins with it. */
+/* Returns whether a path is the directory or is below it. */
 static bool is_below(const char *path, size_t length, const char *folder)
 {
     const size_t bytes = strlen(folder);
@@ -191,8 +191,9 @@ static bool is_below(const char *path, size_t length, const char *folder)
 }
 
 /*
- * Whether a path means the same in every process: it is absolute, and not of /proc or /dev/fd, through which the working directory and
- * the descriptors of the process are reached. $ORIGIN alone is the folder of the library itself.
+ * Returns whether a path means the same in every process: it is absolute, and not below /proc or /dev/fd, through which
+ * the working directory and the descriptors of the process are reached. $ORIGIN alone is the directory of the library
+ * itself.
  */
 static bool is_one_place(const char *path, size_t length)
 {
@@ -205,7 +206,10 @@ static bool is_one_place(const char *path, size_t length)
     return length > 0 && path[0] == '/' && !is_below(path, length, "/proc") && !is_below(path, length, "/dev/fd");
 }
 
-/* Returns the first folder of a list with ':' between them that is not one place; NULL: each is. */
+/*
+ * Returns the first directory of a list separated by ':' whose path does not mean the same everywhere; NULL if there is
+ * none.
+ */
 static const char *find_other_place(const char *folders, size_t *ret_length)
 {
     for (const char *folder = folders;; folder += *ret_length + 1) {
@@ -218,8 +222,8 @@ static const char *find_other_place(const char *folders, size_t *ret_length)
 }
 
 /*
- * Refuses what would load code from wherever the user happens to be: folders to search and names of libraries that begin at the
- * working directory.
+ * Refuses a library that would load code from the current directory: search directories and names of libraries that are
+ * relative to the working directory.
  */
 static aoticache_status check_places(const loading *load, aoticache_error *ret_error)
 {
@@ -242,7 +246,7 @@ static aoticache_status check_places(const loading *load, aoticache_error *ret_e
     return AOTICACHE_OK;
 }
 
-/* Reads the library's names and checks that it exports what a host needs, and what it would bring in. */
+/* Reads the library's names, and checks that it exports what a host needs and which libraries it would load. */
 static aoticache_status check_names(loading *load, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
@@ -291,7 +295,7 @@ static aoticache_status check_file(loading *load, aoticache_error *ret_error)
     return status;
 }
 
-/* Whether only this user and root can change the file. They could change the process as well. */
+/* Returns whether only this user and root can change the file. They could change the process as well. */
 static bool is_own_file(int fd)
 {
     struct stat found;
@@ -299,7 +303,7 @@ static bool is_own_file(int fd)
            (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Whether somebody else may change the file after it was verified. */
+/* Returns whether somebody else may change the file after it was verified. */
 static bool may_change(const loading *load)
 {
     return load->digest != NULL && !is_own_file(load->fd);
@@ -323,7 +327,7 @@ static void forget_file(loading *load)
     load->names = (aoticache_library_names){0};
 }
 
-/* Whether the library, when it opens its own file, will find the original file rather than the copy. */
+/* Returns whether the library, when it opens its own file, will find the original file rather than the copy. */
 static bool finds_original(const loading *load)
 {
     return load->names.finds_itself && !may_change(load) && aoticache_fd_opens_again(load->fd);
@@ -379,7 +383,9 @@ static void note_address(aoticache_library *library, const aoticache_elf *elf)
         library->address = (uintptr_t)map->l_addr + (uintptr_t)first;
 }
 
-/* A library with weights of some size inside, and with products, most likely of these. */
+/*
+ * Returns whether a library has large weights inside and does matrix multiplications, most likely with these weights.
+ */
 static bool has_large_products(const aoticache_library *library, const aoticache_library_names *names)
 {
     static const char *const products[] = {"aoti_torch_cpu_mm_out", "aoti_torch_cpu_addmm_out",
@@ -406,7 +412,7 @@ static aoticache_library *library_new(const char *name)
 }
 
 /*
- * Puts the verified file in the place of the copy that the library was loaded from. The path by which the library knows
+ * Replaces the descriptor of the copy that the library was loaded from by the verified file. The library's path for
  * itself ends with the number of that descriptor. So it maps the file's own pages, which all processes share; the copy
  * has only the segments. PyTorch's libraries open their file when a container is created (self_mmap,
  * torch/csrc/inductor/aoti_runtime/model_base.h), which is later than this. A static constructor runs earlier and would
@@ -423,9 +429,9 @@ static aoticache_status show_original(int original, int copy, aoticache_error *r
 }
 
 /*
- * Gives a descriptor to load from, for the caller to close; -1 if load->fd will do because the library does not look
- * for its file afterwards. *ret_hidden: the descriptor is of a copy, and the library wants to find the original in its
- * place.
+ * Returns a descriptor to load from, for the caller to close; -1 if load->fd will do because the library does not look
+ * for its file afterwards. *ret_hidden: the descriptor is of a copy, and the library needs to find the original
+ * instead.
  */
 static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidden, aoticache_error *ret_error)
 {
@@ -441,7 +447,7 @@ static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidde
     if (fd >= 0 && fd == load->image)
         load->image = -1;
     *ret_hidden = fd >= 0 && again;
-    /* A library that opens itself must find its file for as long as it lives, whatever becomes of the caller's fd. */
+    /* A library that opens itself must find its file as long as it is loaded, even after the caller closes fd. */
     if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->fd);
     *ret_fd = steal_fd(&fd);
@@ -449,10 +455,10 @@ static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidde
 }
 
 /*
- * Loads the C++ runtime before the library that needs it. If the library brought it into the process, the runtime would
- * look for its own symbols in that library first, and find some (functions made from templates). The runtime has unique
- * symbols and so is never unloaded; the library would then never be unloaded either. A library with a RUNPATH is left
- * alone: it may want another runtime than the system's.
+ * Loads the C++ runtime before the library that needs it. If the library brought the runtime into the process, the
+ * runtime would look for its own symbols in that library first, and find some (functions made from templates). The
+ * runtime has unique symbols and so is never unloaded; the library would then never be unloaded either. A library with
+ * a RUNPATH is left alone: it may want another runtime than the system's.
  */
 static void load_runtime_first(const loading *load, void *ret_handles[2])
 {
@@ -468,8 +474,7 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
 
 /*
  * Keeps OpenMP runtimes loaded. Such a runtime keeps its threads for the next parallel region; if it were unloaded,
- * they would wake up in memory that is gone. Where PyTorch is in the process, it decides what a fork does to the
- * runtime.
+ * they would wake up in unmapped memory. If PyTorch is in the process, it decides what a fork does to the runtime.
  */
 static void pin_thread_runtimes(const loading *load)
 {
@@ -487,7 +492,8 @@ static void pin_thread_runtimes(const loading *load)
 }
 
 /*
- * If a runtime cannot be loaded first, that is no error here: the dynamic linker reports it when it loads the library.
+ * Loads the file. A runtime that cannot be loaded first is not an error here: the dynamic linker reports it when it
+ * loads the library.
  */
 static aoticache_status load_file(const loading *load, int fd, void **ret_handle, aoticache_error *ret_error)
 {
@@ -633,7 +639,7 @@ bool aoticache_library_exports(const aoticache_library *library, const char *fun
 
 /*
  * Asks the provider why a call failed. PyTorch's libraries report only which call failed, and in which line. Other
- * messages are left alone: the provider's reason is that of the thread's last failure, whenever that was.
+ * messages are left alone: the provider's reason belongs to the thread's last failure, which may be an older one.
  */
 static const char *find_reason(const char *message)
 {
@@ -645,7 +651,7 @@ static const char *find_reason(const char *message)
     return reason != NULL && reason[0] != '\0' ? reason : NULL;
 }
 
-/* Puts the reason first: people read that, and the text of the call may be long. */
+/* Sets the message, reason first: that is what users read, and the text of the call may be long. */
 static void set_failure(aoticache_error *error, aoticache_status status, const char *name, const char *message)
 {
     const char *reason = find_reason(message);
@@ -661,8 +667,8 @@ aoticache_status aoticache_library_failure(const aoticache_library *library, aot
     if (ret_error == NULL)
         return status;
     /*
-     * The message is thread-local in PyTorch's libraries, and theirs until the next call on this thread. So it is copied at
-     * once.
+     * In PyTorch's libraries the message is thread-local and valid until the next call on this thread. So it is copied
+     * immediately.
      */
     const char *message = NULL;
     if (library->functions.AOTInductorGetLastError != NULL &&

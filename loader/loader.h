@@ -1,14 +1,14 @@
 /*
  * loader: from a verified descriptor to a kernel that runs.
  *
- * This header has the loading of kernel libraries, and where their aoti_torch_* functions come from. Containers and
+ * This header is about loading kernel libraries, and about where their aoti_torch_* functions come from. Containers and
  * runners are in loader/runner/runner.h, tensor checks in loader/check/check.h, .pt2 archives in
  * loader/package/package.h, the GPU in loader/cuda/cuda.h. The loader knows nothing of keys or the cache.
  *
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch, it
- * gets that one. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a sealed
- * copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own. A
- * process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
+ * gets that libtorch. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a
+ * sealed copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own.
+ * A process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
  * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
  * copy. No symbol of a library becomes global.
  *
@@ -47,8 +47,8 @@ typedef struct aoticache_torch {
 } aoticache_torch;
 
 /*
- * The provider of this process: libtorch where it is loaded, else the shim. Decided at the first call and kept: tensors
- * of one provider must not be handed to libraries of the other.
+ * Returns the provider of this process: libtorch if it is loaded, otherwise the shim. Decided at the first call and
+ * kept: tensors of one provider must not be handed to libraries of the other.
  * Returns: OK, LOAD_FAILED (the shim is not found or incomplete), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_torch_get(const aoticache_torch **ret_torch, aoticache_error *ret_error);
@@ -56,8 +56,8 @@ AOTICACHE_API aoticache_status aoticache_torch_get(const aoticache_torch **ret_t
 /* ---- tensors: thin helpers over the provider ---- */
 
 /*
- * A tensor over the caller's memory, on the CPU. data is borrowed until the tensor and all that share its storage are
- * gone. sizes, strides: ndim elements each, strides in elements, NULL for contiguous.
+ * Makes a tensor over the caller's memory, on the CPU. data is borrowed until the tensor and all that share its storage
+ * are gone. sizes, strides: ndim elements each, strides in elements, NULL for contiguous.
  */
 AOTICACHE_API aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
                                                           const int64_t *strides, AtenTensorHandle *ret_tensor,
@@ -65,7 +65,7 @@ AOTICACHE_API aoticache_status aoticache_tensor_from_blob(void *data, int32_t dt
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_tensor_free(AtenTensorHandle tensor);
 
-/* base/tensor_view.h; pointers are borrowed from the tensor. */
+/* Describes a tensor (base/tensor_view.h); pointers are borrowed from the tensor. */
 AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_tensor_view *ret_view,
                                                          aoticache_error *ret_error);
 
@@ -81,17 +81,20 @@ typedef struct aoticache_library_description {
     const char **needed;
     size_t symbol_count; /* undefined aoti_torch_*, torch_*, Sleef_* and PyTorch's C++ symbols (not weak), sorted */
     const char **symbols;
-    size_t missing_count; /* of these: what the shim does not have (all, without a shim), so that it needs PyTorch */
+    size_t missing_count; /* of these, those that the shim lacks (all, without a shim): needs PyTorch */
     const char **missing;
     size_t export_count; /* AOTInductor* functions it exports, sorted */
     const char **exports;
     bool proxy_executor; /* calls operators through PyTorch's proxy executor */
     bool cuda;           /* needs libtorch_cuda or aoti_torch_cuda_* */
-    const char *machine; /* "x86_64", "aarch64", or "machine 243"; of 32-bit ones and of the other byte order only
-                            * this is read, and says so: "arm, 32-bit big-endian" */
+    const char *machine; /* "x86_64", "aarch64", or "machine 243"; for 32-bit libraries and the other byte
+                            * order only this is read, and it says so: "arm, 32-bit big-endian" */
 } aoticache_library_description;
 
-/* Returns: OK, INVALID (not an ELF shared library, or a truncated one; ret_error says which), IO, NO_MEMORY. */
+/*
+ * Describes a library. Returns: OK, INVALID (not an ELF shared library, or a truncated one, as ret_error says), IO,
+ * NO_MEMORY.
+ */
 AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_library_description **ret_description,
                                                           aoticache_error *ret_error);
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
@@ -109,9 +112,9 @@ typedef struct aoticache_load_options {
     bool private_copy;
     /*
      * The digest that the file was verified to have; NULL: the file is trusted as it is. With a digest, a copy is
-     * hashed while it is made, so that what runs is what was verified, whoever writes to the file meanwhile. The file
-     * itself is loaded (in a process with PyTorch) only if it belongs to this process's effective user or to root and
-     * nobody else may write to it; otherwise a copy is. Borrowed for the call.
+     * hashed while it is made, so that what runs is what was verified, even if somebody writes to the file meanwhile.
+     * The file itself is loaded (in a process with PyTorch) only if it belongs to this process's effective user or to
+     * root and nobody else may write to it; otherwise a copy is loaded. Borrowed for the call.
      */
     const aoticache_digest *digest;
     /*
@@ -120,8 +123,9 @@ typedef struct aoticache_load_options {
      */
     int copy;
     /*
-     * What runners of the library will be given (aoticache_runner_options.proxy_executor). NULL: none: in a process
-     * without PyTorch a library that calls operators through it is then refused. aoticache_package_load() brings one.
+     * The proxy executor that runners of the library will be given (aoticache_runner_options.proxy_executor). NULL:
+     * none; then a library that calls operators through it is refused in a process without PyTorch.
+     * aoticache_package_load() provides one.
      */
     AOTIProxyExecutorHandle proxy_executor;
 } aoticache_load_options;
@@ -164,10 +168,12 @@ AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *nam
 /* Unloads the library with the last reference. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
-/* Whether the library calls operators through PyTorch's proxy executor, which its host must then pass to runs. */
+/*
+ * Returns whether the library calls operators through PyTorch's proxy executor, which its host must then pass to runs.
+ */
 AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 
-/* Who made a library, as far as its file tells. */
+/* What made a library, as far as its file shows. */
 typedef enum aoticache_library_maker {
     AOTICACHE_MAKER_UNKNOWN = 0,
     AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */
@@ -177,18 +183,18 @@ typedef enum aoticache_library_maker {
 
 /*
  * Facts about the file of a library, in addition to its names (aoticache_library_describe()). All strings belong to the
- * traits. For a library of another class or byte order all fields are zero or "".
+ * traits. For a library of another class or byte order all fields are 0 or "".
  */
 typedef struct aoticache_library_traits {
     aoticache_library_maker maker;
-    const char *soname;          /* "" where it has none */
-    const char *compiler;        /* what .comment says first, "GCC: (GNU) 12.2.0"; "" where it says nothing */
-    const char *proxy_operators; /* named for the proxy executor: "aten::cholesky, aten::fft_fft2"; "" where none is */
+    const char *soname;          /* "" if it has none */
+    const char *compiler;        /* the first text of .comment, "GCC: (GNU) 12.2.0"; "" if there is none */
+    const char *proxy_operators; /* named for the proxy executor: "aten::cholesky, aten::fft_fft2"; "" if none is */
     size_t unique_symbol_count;  /* STB_GNU_UNIQUE: loaded without a copy, it is never unloaded if it has any */
     bool executable_stack;       /* hardened systems refuse to load it */
     bool finds_itself;           /* imports dladdr or the like: may open its own file to map weights */
     uint64_t mapped_bytes;       /* address space that its segments take */
-    uint64_t appended_bytes;     /* behind everything that the ELF tables describe: weights */
+    uint64_t appended_bytes;     /* after everything that the ELF tables describe: weights */
 } aoticache_library_traits;
 
 /* Reads the whole file once. Returns: OK, INVALID (as aoticache_library_describe()), IO, NO_MEMORY. */
@@ -199,8 +205,8 @@ AOTICACHE_API void aoticache_library_traits_free(aoticache_library_traits *trait
 /*
  * Finds which of the names a shared library such as libtorch_cpu.so defines. The library is not loaded.
  *
- * names: sorted as strcmp() sorts. found: `count` places, set to true for names that the library defines and otherwise
- * left as they are, so that several libraries can be asked one after the other. On failure nothing is set.
+ * names: sorted as strcmp() sorts. found: `count` elements, set to true for names that the library defines and
+ * otherwise left as they are, so that several libraries can be searched one after the other. On failure nothing is set.
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_find_symbols(int fd, const char *const *names, size_t count,

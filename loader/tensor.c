@@ -1,5 +1,5 @@
 /*
- * loader/tensor: making, looking at and freeing tensors through the provider of this process.
+ * loader/tensor: makes, describes and frees tensors through the provider of this process.
  */
 #include "base/arguments.h"
 #include "loader/loader.h"

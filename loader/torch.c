@@ -1,8 +1,9 @@
 /*
- * loader/torch: decides, once per process, where the aoti_torch_* functions come from, and binds those the host uses.
+ * loader/torch: decides, once per process, where the aoti_torch_* functions come from, and binds the ones that the host
+ * uses.
  *
- * No lock: whoever comes first publishes its provider with one compare-and-swap, the others drop theirs. So a child of
- * fork never finds a lock taken. A failure is not kept: the shim may be installed later.
+ * There is no lock: the first thread publishes its provider with one compare-and-swap, the others drop theirs. So a
+ * child after a fork never finds a lock taken. A failure is not remembered: the shim may be installed later.
  */
 #include "base/arguments.h"
 #include "loader/torch.h"
@@ -30,7 +31,7 @@ static void provider_free(aoticache_torch_provider *provider)
     free(provider);
 }
 
-/* libtorch before PyTorch 2.9 has no such function, and no C interface that depends on its answer. */
+/* Stands in for the function that libtorch before PyTorch 2.9 lacks; no C interface there depends on its result. */
 static uint64_t abi_version_unknown(void)
 {
     return 0;
@@ -79,12 +80,12 @@ static aoticache_status bind_functions(aoticache_torch_provider *provider, aotic
     return status;
 }
 
-/* ---- what the process has already ---- */
+/* ---- libraries that the process has already ---- */
 
 typedef struct loaded_file {
-    const char *prefix; /* of its base name */
+    const char *prefix; /* prefix of its base name */
     bool found;
-    char *path; /* NULL where there was no memory for it */
+    char *path; /* NULL if out of memory */
 } loaded_file;
 
 static int note_file(struct dl_phdr_info *info, size_t size, void *user)
@@ -110,7 +111,7 @@ static loaded_file find_loaded(const char *prefix)
     return file;
 }
 
-/* Looks at the first file, which is the program: a dynamically linked one names its dynamic linker. */
+/* Examines the first file, which is the program: a dynamically linked one names its dynamic linker. */
 static int note_dynamic_linker(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;

@@ -1,9 +1,9 @@
 /*
- * runtime/abi: the two C interfaces that kernel libraries live between, declared for C.
+ * runtime/abi: the two C interfaces of a kernel library, to its host and to PyTorch's functions, declared for C.
  *
- * Outwards, what a library exports: the AOTInductor interface (torch/csrc/inductor/aoti_runtime/interface.h, PyTorch 2.13;
- * 2.6 has the ones not marked). Inwards, what it takes from its process: the aoti_torch_* functions
- * (torch/csrc/inductor/aoti_torch/c/shim.h). Names, types and meanings are PyTorch's; the words are ours.
+ * Exported by a library: the AOTInductor interface (torch/csrc/inductor/aoti_runtime/interface.h, PyTorch 2.13; 2.6 has
+ * the functions of the BASE list). Imported from the process: the aoti_torch_* functions
+ * (torch/csrc/inductor/aoti_torch/c/shim.h). Names, types and meanings are PyTorch's; the texts of comments are not.
  *
  * Users include <aoticache.h>.
  */
@@ -30,7 +30,7 @@ typedef struct AOTIProxyExecutorOpaque *AOTIProxyExecutorHandle;
 typedef struct AOTInductorModelOpaque *AOTInductorModelHandle;
 typedef struct AOTInductorModelContainerOpaque *AOTInductorModelContainerHandle;
 typedef struct AOTInductorStreamOpaque *AOTInductorStreamHandle;
-/* Really a std::unordered_map<std::string, AtenTensorHandle>. */
+/* In fact a std::unordered_map<std::string, AtenTensorHandle>. */
 typedef struct AOTInductorConstantMap *AOTInductorConstantMapHandle;
 
 typedef struct AOTInductorConstantMapEntry {
@@ -40,11 +40,11 @@ typedef struct AOTInductorConstantMapEntry {
 
 #define AOTI_ARRAYREF_TENSOR_MAX_DIMS 8
 
-/* A tensor without a handle: everything is the caller's. */
+/* A tensor without a handle: the caller owns all memory. */
 typedef struct AOTInductorArrayRefTensor {
     void *data;
     int64_t numel;
-    int64_t sizes[AOTI_ARRAYREF_TENSOR_MAX_DIMS]; /* the first ndim count */
+    int64_t sizes[AOTI_ARRAYREF_TENSOR_MAX_DIMS]; /* only the first ndim are used */
     int64_t strides[AOTI_ARRAYREF_TENSOR_MAX_DIMS];
     int32_t ndim;
     int32_t dtype;
@@ -54,8 +54,8 @@ typedef struct AOTInductorArrayRefTensor {
 } AOTInductorArrayRefTensor;
 
 /*
- * The exported interface, as X(name, (parameters)): every function returns AOTIRuntimeError. Libraries of 2.6 have those
- * of BASE; newer ones add those of NEWER. Which libraries made by whom have what is the loader's business.
+ * The exported interface, as X(name, (parameters)): every function returns AOTIRuntimeError. Libraries of 2.6 have
+ * those of BASE; newer ones add those of NEWER. The loader knows which library must have which functions.
  */
 #define AOTICACHE_ABI_BASE_LIST(X)                                                                                     \
     X(AOTInductorModelContainerCreate,                                                                                 \
@@ -144,14 +144,14 @@ AOTICACHE_ABI_BASE_LIST(AOTICACHE_ABI_DECLARE)
 AOTICACHE_ABI_NEWER_LIST(AOTICACHE_ABI_DECLARE)
 #undef AOTICACHE_ABI_DECLARE
 
-/* Only of libraries whose authors provide for it: not in the lists, which the loader resolves. */
+/* Exported only if the kernel's author provides it; not in the lists, which the loader resolves. */
 AOTICACHE_ABI_EXPORT AOTIRuntimeError AOTInductorModelRunMinimalArrayrefInterfaceV2(
     AOTInductorModelHandle model, int32_t num_inputs, const AOTInductorArrayRefTensor *inputs, int32_t num_outputs,
     AOTInductorArrayRefTensor *outputs);
 
 /*
- * The aoti_torch_* functions that a host uses to make, look at and free tensors, as X(result, name, (parameters)). The
- * shim has more (runtime/shim/); these are what the loader binds from libtorch or from the shim.
+ * The aoti_torch_* functions that a host uses to make, read and free tensors, as X(result, name, (parameters)). The
+ * loader binds these from libtorch or from the shim, which has more (runtime/shim/).
  */
 #define AOTICACHE_ABI_TORCH_LIST(X)                                                                                   \
     X(uint64_t, aoti_torch_abi_version, (void))                                                                       \

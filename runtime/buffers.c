@@ -1,8 +1,8 @@
 /*
- * runtime/buffers: one buffer of constants: tensors over the library's own weights or over places in a blob, and the
+ * runtime/buffers: one buffer of constants: tensors over the library's own weights or over slots in a blob, and the
  * folding of the rest.
  *
- * On the CPU the library's own weights are used where they lie, in read-only pages that all processes share.
+ * On the CPU the library's own weights are used in place, in read-only pages that all processes share.
  */
 #include "runtime/internal.h"
 
@@ -11,7 +11,7 @@
 AOTIRuntimeError aoticache_buffer_create(const aoticache_container *container, aoticache_buffer *buffer)
 {
     size_t count = container->kernel->num_constants;
-    /* At least one, so that NULL means failure. */
+    /* Allocate at least one, so that NULL means failure. */
     buffer->constants = calloc(count + 1, sizeof *buffer->constants);
     if (buffer->constants == NULL)
         return aoticache_message_set("out of memory for %zu constants", count);
@@ -76,7 +76,7 @@ AOTIRuntimeError aoticache_buffer_slot_tensor(const aoticache_container *contain
     return create_tensor(container, position, place, strides, storage_offset, ret_tensor);
 }
 
-/* The library's own weights for a constant. NULL: they come from elsewhere. */
+/* Returns the library's own weights for a constant. NULL: they come from elsewhere. */
 static const void *find_own_weights(const aoticache_container *container, size_t position)
 {
     if (container->kernel->constants[position].data != NULL)
@@ -116,7 +116,7 @@ AOTIRuntimeError aoticache_buffer_load(const aoticache_container *container, aot
 
 /* ---- folding ---- */
 
-/* Takes what a fold made: exactly the folded constants, all of them. */
+/* Stores the results of a fold: exactly the folded constants, all of them. */
 static AOTIRuntimeError store_folded(const aoticache_container *container, aoticache_buffer *buffer,
                                      AtenTensorHandle *made)
 {
@@ -139,7 +139,8 @@ static AOTIRuntimeError store_folded(const aoticache_container *container, aotic
 }
 
 /*
- * Makes the list of constants for the function that folds: those that it makes are NULL, even if they were made before.
+ * Makes the list of constants for the function that folds: those that it makes are NULL, even if an earlier fold made
+ * them.
  */
 static AtenTensorHandle *hide_folded(const aoticache_container *container, const aoticache_buffer *buffer)
 {

@@ -3,10 +3,11 @@
  * AtenTensorHandle>, as PyTorch's own C++ runner passes them. Each turns the map into pairs, or entries into the map,
  * and leaves the rest to runtime/update.
  *
- * The one C++ file. A kernel library has to export these functions: PyTorch's runner loads none without
- * UpdateConstantBuffer and UpdateInactiveConstantBuffer. It must not need libstdc++ for them, which a process in C has
- * not. So the Makefile makes weak whatever this object takes from there: a host that has such a map has libstdc++, and
- * in a process without it nobody calls. Reading a map takes nothing from libstdc++ at all; filling one asks first.
+ * The only C++ file. A kernel library has to export these functions: PyTorch's runner loads no library without
+ * UpdateConstantBuffer and UpdateInactiveConstantBuffer. It must not need libstdc++ for them, which a C process does
+ * not have. So the Makefile makes this object's references to libstdc++ weak: a host that has such a map has libstdc++,
+ * and a process without libstdc++ never calls these functions. Reading a map uses nothing from libstdc++; filling one
+ * first checks that it is there.
  *
  * Source: torch/csrc/inductor/aoti_runtime/interface.h.
  */
@@ -17,19 +18,19 @@
 #include "runtime/kernel.h"
 #include "runtime/update.h"
 
-/* std::terminate() stands for all of libstdc++: NULL where the process has none. */
+/* std::terminate() represents all of libstdc++: NULL if the process does not have it. */
 extern "C" void _ZSt9terminatev(void) __attribute__((weak));
 
 namespace {
 
 using constant_map = std::unordered_map<std::string, AtenTensorHandle>;
 
-/* The pairs of a map, in the map's order; the names stay the map's. */
+/* The pairs of a map, in the map's order; the map owns the names. */
 class pairs_of_map {
   public:
     AOTInductorConstantMapEntry *list = nullptr;
     size_t count = 0;
-    AOTIRuntimeError status = 0; /* else there is a message */
+    AOTIRuntimeError status = 0; /* if not 0, there is a message */
 
     explicit pairs_of_map(AOTInductorConstantMapHandle handle)
     {
@@ -91,7 +92,10 @@ AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(AOTInd
     return update(container, constants, use_inactive, validate_full_update, AOTICACHE_UPDATE_USER_MANAGED);
 }
 
-/* Entries that the map has already stay as they are. On failure it may have some of the new ones. */
+/*
+ * Adds the constants to the map. Entries that the map has already do not change. On failure it may have some of the new
+ * ones.
+ */
 AOTIRuntimeError AOTInductorModelContainerExtractConstantsMap(AOTInductorModelContainerHandle container,
                                                               AOTInductorConstantMapHandle constants, bool use_inactive)
 {
@@ -114,7 +118,7 @@ AOTIRuntimeError AOTInductorModelContainerExtractConstantsMap(AOTInductorModelCo
     return 0;
 }
 
-/* Without a map, or with an empty one: the library's own weights. */
+/* Creates a model. Without a map, or with an empty one, it has the library's own weights. */
 AOTIRuntimeError AOTInductorModelCreate(AOTInductorModelHandle *ret_model, AOTInductorConstantMapHandle constants)
 {
     if (constants == nullptr)
@@ -130,7 +134,7 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsMap(AOTInductorModelHandle model
     return pairs.status != 0 ? pairs.status : aoticache_update_model(model, pairs.list, pairs.count);
 }
 
-/* What a kernel library links: one function of each object that exports any is enough for the linker to take the object. */
+/* The objects that a kernel library links: one function of each object is enough for the linker to include it. */
 const aoticache_kernel_any_fn aoticache_kernel_core[] = {
     reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerRun),
     reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerUpdateConstantBuffer),

@@ -1,12 +1,12 @@
 /*
- * runtime/container: creating a container, and what happens to its two buffers as wholes: folding before the first run,
- * folding on demand, swapping, freeing. Running is run.c's, changing single constants update.c's.
+ * runtime/container: creates a container, and folds (before the first run, or on demand), swaps and frees its two
+ * buffers. run.c runs, update.c changes single constants.
  */
 #include "runtime/internal.h"
 
 #include <stdlib.h>
 
-/* Only libraries that may need them are linked with them (parts.c). */
+/* Linked only into libraries that may need them (parts.c). */
 #pragma weak aoticache_weights_map
 #pragma weak aoticache_weights_unmap
 
@@ -70,7 +70,7 @@ void aoticache_container_free(aoticache_container *container)
 
 /* ---- entering a run ---- */
 
-/* The caller has taken all models. The state may have changed since the caller looked at it. */
+/* Folds if needed. The caller has taken all models. The state may have changed since the caller read it. */
 static AOTIRuntimeError fold_if_needed(aoticache_container *container, AOTInductorStreamHandle stream,
                                        AOTIProxyExecutorHandle proxy_executor)
 {
@@ -106,7 +106,7 @@ AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTIn
             return AOTICACHE_KERNEL_FAILURE;
         if (container->active->state == AOTICACHE_BUFFER_FOLDED)
             return AOTICACHE_KERNEL_OK;
-        /* Not while holding a model: the writer waits for all of them. */
+        /* Do not wait while holding a model: the writer waits for all of them. */
         aoticache_pool_give_back(container->pool, *ret_model);
         if (fold_before_run(container, stream, proxy_executor) != AOTICACHE_KERNEL_OK)
             return AOTICACHE_KERNEL_FAILURE;
@@ -116,8 +116,9 @@ AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTIn
 /* ---- whole buffers ---- */
 
 /*
- * Constants that tracing made are the active buffer's after a fold of the inactive one, whatever was put there before:
- * PyTorch's container takes what a fold made as an update, and an update of the inactive buffer brings them along.
+ * After a fold of the inactive buffer, constants that tracing made are copies of the active buffer's, even if they had
+ * other values: PyTorch's container treats the results of a fold as an update, and an update of the inactive buffer
+ * copies them.
  */
 static AOTIRuntimeError copy_traced_constants(const aoticache_container *container, aoticache_buffer *inactive)
 {
@@ -136,8 +137,8 @@ static AOTIRuntimeError copy_traced_constants(const aoticache_container *contain
 }
 
 /*
- * Folds the inactive buffer while runs go on. Folding takes a model as a run does, so that call->model belongs to it
- * alone.
+ * Folds the inactive buffer while runs continue. Folding takes a model as a run does, so that no run has the same
+ * call->model.
  */
 static AOTIRuntimeError fold_inactive(aoticache_container *container, AOTInductorStreamHandle stream,
                                       AOTIProxyExecutorHandle proxy_executor)

@@ -1,10 +1,10 @@
 /*
- * runtime/cuda: memory, copies and events of containers on a GPU, by the CUDA runtime.
+ * runtime/cuda: memory, copies and events of containers on a GPU, through the CUDA runtime.
  *
- * The CUDA runtime is found when a container for a kernel of that device is first made. So one library serves machines
- * with and without a GPU, and is compiled without the toolkit; the few functions are declared here after NVIDIA's CUDA
- * Runtime API reference. A copy of the runtime that is in the process already (PyTorch brings one) is preferred: the host's
- * streams are its.
+ * The CUDA runtime is loaded when the first container for a kernel on that device is made. So one library serves
+ * machines with and without a GPU, and is compiled without the toolkit; the few functions are declared here according
+ * to NVIDIA's CUDA Runtime API reference. A copy of the runtime that is in the process already (PyTorch has one) is
+ * preferred: the host's streams belong to it.
  */
 #include "runtime/internal.h"
 
@@ -46,7 +46,7 @@ static bool cuda_found;
 
 static AOTIRuntimeError fail_cuda(const char *what, int error)
 {
-    /* Taken, so that the host's next call does not report it as its own. */
+    /* Clear the error, so that the host's next call does not report it as its own. */
     cuda.get_last_error();
     return aoticache_message_set("CUDA: %s failed: error %d: %s", what, error, cuda.get_error_string(error));
 }
@@ -123,7 +123,7 @@ static void *open_runtime(void)
     return handle;
 }
 
-/* Never closed: events and memory may outlive every container. */
+/* Loads the runtime. It is never closed: events and memory may outlive every container. */
 static AOTIRuntimeError bind_runtime(void)
 {
     void *found[sizeof symbols / sizeof symbols[0]];

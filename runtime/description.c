@@ -1,6 +1,6 @@
 /*
- * runtime/description: whether an author's description can be used, and what follows from it: places of constants in a
- * blob, and finding them by name.
+ * runtime/description: checks that an author's description can be used, and derives from it the offsets of constants in
+ * a blob and the order of their names.
  */
 #include "runtime/internal.h"
 
@@ -64,7 +64,7 @@ static AOTIRuntimeError check_names(const char *what, size_t count, const char *
     return AOTICACHE_KERNEL_OK;
 }
 
-/* That every element lies within data_size bytes. */
+/* Checks that every element is within data_size bytes. */
 static AOTIRuntimeError check_layout(const aoticache_kernel_constant *constant)
 {
     int64_t extent, end;

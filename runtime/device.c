@@ -1,12 +1,12 @@
 /*
- * runtime/device: which device a container is for, and what each kind of device does with memory and runs.
+ * runtime/device: which device a container is for, and the functions of each kind of device for memory and runs.
  */
 #include "runtime/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Only libraries that may need it are linked with it (parts.c). */
+/* Linked only into libraries that may need it (parts.c). */
 #pragma weak aoticache_cuda_find
 
 /* ---- the CPU ---- */
@@ -20,7 +20,7 @@ static AOTIRuntimeError cpu_allocate(size_t bytes, void **ret_memory)
     return AOTICACHE_KERNEL_OK;
 }
 
-/* Ranges may overlap: a constant may be set from itself. */
+/* Copies. Ranges may overlap: a constant may be set from itself. */
 static AOTIRuntimeError cpu_copy_in(void *to, const void *from, size_t bytes)
 {
     memmove(to, from, bytes);
@@ -35,7 +35,7 @@ static const aoticache_device_functions cpu_functions = {
 
 /* ---- the device of a container ---- */
 
-/* AOTICACHE_DEVICE_TYPE_*, or -1 for a kind this runtime does not know. */
+/* Returns AOTICACHE_DEVICE_TYPE_*, or -1 for a kind that this runtime does not know. */
 static int32_t device_type_of(const char *kernel_device)
 {
     if (strcmp(kernel_device, "cpu") == 0)
@@ -43,7 +43,7 @@ static int32_t device_type_of(const char *kernel_device)
     return strcmp(kernel_device, "cuda") == 0 ? AOTICACHE_DEVICE_TYPE_CUDA : -1;
 }
 
-/* "cuda" gives -1, "cuda:3" gives 3; false for anything that is not `kind` with or without a number. */
+/* Parses "cuda" as -1 and "cuda:3" as 3; false for anything that is not `kind` with or without a number. */
 static bool parse_index(const char *asked, const char *kind, int32_t *ret_index)
 {
     size_t length = strlen(kind);
@@ -76,7 +76,7 @@ AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *as
     if (!parse_index(asked, kernel_device, &place.index))
         return aoticache_message_set("device %s is asked for; this kernel is for %s", asked, kernel_device);
     if (place.type == AOTICACHE_DEVICE_TYPE_CPU) {
-        /* A number means nothing there. */
+        /* A number has no meaning on the CPU. */
         place.index = -1;
         place.functions = &cpu_functions;
     } else if (aoticache_cuda_find == NULL) {

@@ -1,9 +1,9 @@
 /*
  * runtime/interface: the exported AOTInductor functions.
  *
- * Every function begins with the thread's message cleared, so that AOTInductorGetLastError() speaks of the last call.
- * Exported functions never call one another: a host that loads several libraries globally would make them reach into
- * the first one's.
+ * Every function first clears the thread's message, so that AOTInductorGetLastError() is about the last call. Exported
+ * functions never call one another: in a host that loads several libraries globally they would call those of the first
+ * library.
  *
  * Source: torch/csrc/inductor/aoti_runtime/interface.h.
  */
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* Every function begins here: NULL, with a message, where the handle is NULL. */
+/* Begins every function. Returns NULL, with a message, if the handle is NULL. */
 static aoticache_container *begin_call(AOTInductorModelContainerHandle handle)
 {
     aoticache_message_clear();
@@ -159,7 +159,7 @@ AOTIRuntimeError AOTInductorGetLastError(const char **ret_message)
     return AOTICACHE_KERNEL_OK;
 }
 
-/* ---- asking about constants ---- */
+/* ---- properties of constants ---- */
 
 AOTIRuntimeError AOTInductorModelContainerGetNumConstants(AOTInductorModelContainerHandle handle,
                                                           size_t *ret_num_constants)
@@ -173,7 +173,7 @@ AOTIRuntimeError AOTInductorModelContainerGetNumConstants(AOTInductorModelContai
     return AOTICACHE_KERNEL_OK;
 }
 
-/* Finds a constant by its position. NULL, with a message, where there is none. */
+/* Finds a constant by its position. NULL, with a message, if there is none. */
 static const aoticache_kernel_constant *find_constant(AOTInductorModelContainerHandle handle, size_t position,
                                                       const void *ret_place)
 {
@@ -191,7 +191,7 @@ static const aoticache_kernel_constant *find_constant(AOTInductorModelContainerH
     return &container->kernel->constants[position];
 }
 
-/* Functions that give one field of a constant. */
+/* Functions that return one field of a constant. */
 #define DEFINE_CONSTANT_QUERY(name, type, field)                                                        \
     AOTIRuntimeError AOTInductorModelContainerGetConstant##name(AOTInductorModelContainerHandle handle, \
                                                                 size_t position, type *ret_value)       \
@@ -336,7 +336,9 @@ AOTIRuntimeError AOTInductorModelContainerExtractConstantsMapEntries(container_h
 
 /* ---- one blob ---- */
 
-/* PyTorch's words and results: its libraries with embedded weights have no size, and take no blob without saying so. */
+/*
+ * Uses PyTorch's messages and results: its libraries with embedded weights report no size, and silently ignore a blob.
+ */
 AOTIRuntimeError AOTInductorModelContainerGetConstantsBlobSize(container_handle handle, uint64_t *ret_bytes)
 {
     const aoticache_container *container = begin_call(handle);
@@ -363,11 +365,11 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsFromBlob(container_handle handle
 /*
  * ---- models without a container ----
  *
- * Such a model is a container with one model that the host cannot see. Constants are given at its creation or later,
- * and then their handles are the model's.
+ * Such a model is a container with one model, hidden from the host. Constants are given at its creation or later, and
+ * the model then owns their handles.
  */
 
-/* NULL, with a message, where the handle is NULL. */
+/* Returns the container. NULL, with a message, if the handle is NULL. */
 static aoticache_container *find_model(AOTInductorModelHandle handle)
 {
     aoticache_message_clear();
@@ -425,7 +427,10 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsMapV2(AOTInductorModelHandle han
     return set_constants(model, pairs, (size_t)num_pairs);
 }
 
-/* The arrays have as many places as the kernel has inputs and outputs; nothing here says how many there are. */
+/*
+ * Runs a model. The arrays have as many elements as the kernel has inputs and outputs; the interface does not pass
+ * their numbers.
+ */
 AOTIRuntimeError AOTInductorModelRun(AOTInductorModelHandle handle, AtenTensorHandle *inputs, AtenTensorHandle *outputs)
 {
     aoticache_container *model = find_model(handle);

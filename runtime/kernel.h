@@ -49,8 +49,8 @@ typedef enum aoticache_kernel_constant_type {
 } aoticache_kernel_constant_type;
 
 typedef struct aoticache_kernel_constant {
-    const char *name;         /* what the library calls it */
-    const char *original_fqn; /* what the model calls it: "layer.0.weight" */
+    const char *name;         /* the library's name for it */
+    const char *original_fqn; /* the model's name for it: "layer.0.weight" */
     int32_t dtype;            /* aoticache_dtype */
     int32_t ndim;
     const int64_t *sizes;
@@ -71,7 +71,9 @@ typedef struct aoticache_kernel aoticache_kernel;
  */
 typedef struct aoticache_kernel_host {
     AOTITorchError (*get_data_ptr)(AtenTensorHandle tensor, void **ret_data);
-    /* A new tensor on the CPU, not initialised, and the address of its first element. strides: not NULL. */
+    /*
+     * Makes a new tensor on the CPU, not initialised, and returns the address of its first element. strides: not NULL.
+     */
     AOTITorchError (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                                     AtenTensorHandle *ret_tensor, void **ret_data);
 } aoticache_kernel_host;
@@ -79,41 +81,41 @@ typedef struct aoticache_kernel_host {
 /* One run. Its pointers are valid during the run. */
 typedef struct aoticache_kernel_call {
     const aoticache_kernel *kernel;
-    /* num_inputs tensors. They are freed after the run; to take one over, set its place to NULL. */
+    /* num_inputs tensors. They are freed after the run; to take one over, set its element to NULL. */
     AtenTensorHandle *inputs;
     /*
-     * num_outputs places, all NULL at first. A run that succeeds puts a new tensor into each; after a run that fails,
-     * those that were made are freed. In a fold: num_constants places, of which those with from_folded are filled.
+     * num_outputs elements, all NULL at first. A run that succeeds stores a new tensor in each; after a run that fails,
+     * the tensors in it are freed. In a fold: num_constants elements, of which those with from_folded are set.
      */
     AtenTensorHandle *outputs;
-    /* num_constants tensors, borrowed; do not write to them. In a fold, those that it makes are NULL. */
+    /* num_constants tensors, borrowed; do not write to them. In a fold, the constants that the fold makes are NULL. */
     const AtenTensorHandle *constants;
     AOTInductorStreamHandle stream;
     AOTIProxyExecutorHandle proxy_executor;
-    int32_t device_index; /* -1: the device has no number, or none was asked for */
+    int32_t device_index; /* -1: the device has no number, or none was requested */
     int32_t device_type;  /* aoticache_device_type */
-    size_t model; /* no two calls at once have the same; less than the container's number of models, and than 960 */
-    const aoticache_kernel_host *host; /* NULL: none, as in the container */
+    size_t model;         /* differs between concurrent calls; less than the container's num_models, and than 960 */
+    const aoticache_kernel_host *host; /* NULL: none, as for runs in the container */
 } aoticache_kernel_call;
 
 /*
  * Runs the kernel. Returns AOTICACHE_KERNEL_OK; any other status is a failure, which should set a message with
- * aoticache_kernel_fail(). Called from many threads at once. Gradient mode is off during the call.
+ * aoticache_kernel_fail(). Called from many threads at the same time. Gradient mode is off during the call.
  */
 typedef AOTIRuntimeError (*aoticache_kernel_run_fn)(aoticache_kernel_call *call);
 
 /*
  * Runs the kernel on descriptors (AOTInductorModelRunMinimalArrayrefInterfaceV2). call->inputs and call->outputs are
- * NULL. All memory is the caller's; the kernel writes into the outputs' memory.
+ * NULL. The caller owns all memory; the kernel writes into the outputs' memory.
  */
 typedef AOTIRuntimeError (*aoticache_kernel_run_arrayref_fn)(aoticache_kernel_call *call,
                                                              const AOTInductorArrayRefTensor *inputs,
                                                              AOTInductorArrayRefTensor *outputs);
 
 /*
- * Where the data of constants is that are not folded and have no `data`. The last three have a blob: the data of all
- * constants that are not folded, in order. Each constant begins at the next multiple of 64 bytes, and the end is padded
- * to such a multiple.
+ * Says where the library finds the data of constants that are not folded and have no `data`. The last three have a
+ * blob: the data of all constants that are not folded, in order. Each constant begins at the next multiple of 64 bytes,
+ * and the end is padded to such a multiple.
  */
 typedef enum aoticache_kernel_weights {
     AOTICACHE_KERNEL_WEIGHTS_EMBEDDED = 0, /* nowhere: an update must give them */
@@ -132,19 +134,20 @@ struct aoticache_kernel {
     const char *const *output_names;
     size_t num_constants;
     const aoticache_kernel_constant *constants;
-    const char *in_spec; /* the call specification as PyTorch writes it; NULL: "" */
+    const char *in_spec; /* the call specification in PyTorch's form; NULL: "" */
     const char *out_spec;
     aoticache_kernel_run_fn run;
     /* Makes the constants with from_folded: before the first run, and before the first run after each update. */
     aoticache_kernel_run_fn fold;
     void *user;                                    /* for the author's use, as call->kernel->user */
     int32_t weights;                               /* aoticache_kernel_weights */
-    const char *weights_file;                      /* a file name, searched in cubin_dir, then beside the library */
+    const char *weights_file;                      /* a file name, searched in cubin_dir, then next to the library */
     aoticache_kernel_run_arrayref_fn run_arrayref; /* NULL: none */
     /*
-     * The author promises of `run`, so that a host may call it without the container, at once and from any thread: it
-     * takes no input over, keeps nothing between calls, does not look at call->model, and calls nothing that heeds the
-     * gradient mode (the functions of this header do not). Only a kernel on the CPU without constants is called so.
+     * A host may call `run` without the container, concurrently and from any thread. The author promises that `run`
+     * takes no input over, keeps nothing between calls, does not read call->model, and calls nothing that depends on
+     * the gradient mode (the functions of this header do not). Only a kernel on the CPU without constants is called in
+     * this way.
      */
     bool plain;
 };
@@ -153,15 +156,16 @@ struct aoticache_kernel {
 AOTIRuntimeError aoticache_kernel_fail(aoticache_kernel_call *call, const char *format, ...) AOTICACHE_PRINTF(2, 3);
 
 /*
- * The same after an aoti_torch_* function failed: "WHAT failed", with the message of PyTorch or the shim if it has one.
+ * Sets the message after an aoti_torch_* function failed: "WHAT failed", with the message of PyTorch or the shim if it
+ * has one.
  */
 AOTIRuntimeError aoticache_kernel_fail_torch(aoticache_kernel_call *call, const char *what);
 
-/* ---- looking at tensors ---- */
+/* ---- reading tensors ---- */
 
 /* The properties of a tensor; pointers are borrowed from it. */
 typedef struct aoticache_kernel_tensor {
-    void *data; /* of the first element, the storage offset included */
+    void *data; /* address of the first element, the storage offset included */
     int32_t dtype;
     int64_t ndim;
     int64_t numel;
@@ -180,7 +184,7 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
 AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_t position, int32_t dtype, int64_t ndim,
                                               const int64_t *sizes, const int64_t *strides);
 
-/* ret_data: the address of a pointer of any type. */
+/* Returns the address of a tensor's first element. ret_data: the address of a pointer of any type. */
 static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *call, AtenTensorHandle tensor,
                                                         void **ret_data)
 {
@@ -201,7 +205,7 @@ static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *c
 AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
                                                 int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                 void **ret_data);
-/* The same, by the host's function where there is one and strides are given. */
+/* Makes the same with the host's function if there is one and strides are given. */
 static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_call *call, size_t position,
                                                               int32_t dtype, int64_t ndim, const int64_t *sizes,
                                                               const int64_t *strides, void **ret_data)
@@ -216,7 +220,7 @@ static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_c
 #define aoticache_kernel_empty(call, position, dtype, ndim, sizes, strides, ret_data) \
     aoticache_kernel_empty_by_host(call, position, dtype, ndim, sizes, strides, (void **)(ret_data))
 
-/* The same with dtype, sizes and strides of another tensor. */
+/* Makes the same with dtype, sizes and strides of another tensor. */
 AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t position, AtenTensorHandle like,
                                            void **ret_data);
 #define aoticache_kernel_empty_like(call, position, like, ret_data) \
@@ -224,18 +228,18 @@ AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t p
 
 /* ---- exporting ---- */
 
-/* The macro defines it, and the runtime calls it. */
+/* Returns the description. The macro defines it, and the runtime calls it. */
 __attribute__((visibility("hidden"))) const aoticache_kernel *aoticache_kernel_described(void);
-/* Refers to the objects with the exported functions, so that linking the macro's object links them all. */
+/* References to the objects with the exported functions, so that linking the macro's object links them all. */
 typedef void (*aoticache_kernel_any_fn)(void);
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_interface[];
-/* The same for a kernel on the CPU whose weights are embedded or the host's. */
+/* The same for a kernel on the CPU whose weights are embedded or come from the host. */
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_core[];
 
 /*
- * Every library exports it, for hosts that know this header: the description, if the container's kernel is plain, has no
- * constants and runs on the CPU; else NULL. Valid as long as the container. The number in the name changes with the
- * layout of aoticache_kernel_call.
+ * Returns the description if the container's kernel is plain, has no constants and runs on the CPU; otherwise NULL.
+ * Valid as long as the container. Every library exports it, for hosts that know this header. The number in the name
+ * changes with the layout of aoticache_kernel_call.
  */
 AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v3(AOTInductorModelContainerHandle container);
 

@@ -10,7 +10,7 @@
 
 static __thread char last_message[MESSAGE_BYTES];
 
-/* PyTorch 2.13 and the shim have it, 2.6 has not: NULL there. */
+/* PyTorch 2.13 and the shim have it; it is NULL with 2.6, which does not. */
 __attribute__((weak)) const char *torch_exception_get_what_without_backtrace(void);
 
 void aoticache_message_clear(void)

@@ -1,9 +1,9 @@
 /*
- * runtime/parts: what a kernel library is linked with. The linker takes from libaoticache_runtime.a what the library's
- * object refers to, so one function of an object is enough.
+ * runtime/parts: the objects that a kernel library is linked with. The linker takes the objects that the library refers
+ * to from libaoticache_runtime.a, so one function of an object is enough.
  *
- * aoticache_kernel_core, in constant_map.cpp, is the container and the interface, for kernels on the CPU whose weights are
- * embedded or the host's. All there is, for kernels of any kind, is here.
+ * aoticache_kernel_core, in constant_map.cpp, lists the container and the interface, for kernels on the CPU whose
+ * weights are embedded or come from the host. The list here has all objects, for kernels of any kind.
  */
 #include "runtime/internal.h"
 #include "runtime/kernel.h"

@@ -1,18 +1,18 @@
 /*
- * runtime/pool: taking and giving back models, and taking all of them.
+ * runtime/pool: takes and gives back models, one or all of them.
  *
- * The shared lock and the pool are one thing. A run therefore costs two atomic operations on one cache line; a
- * read-write lock and a mutex around a list would cost six on two.
+ * The pool is also the shared lock. A run therefore costs two atomic operations on one cache line; a read-write lock
+ * and a mutex around a list would cost six on two.
  *
  *   - A model is a bit of a 64-bit word (1: free). A compare-and-swap that clears a bit takes a model; an atomic OR that
  *     sets the bit gives it back. Bit 63 says that a writer wants, or has, all models: no bit is cleared then. Bit 62
- *     says that somebody sleeps until a bit is set.
- *   - There are up to 16 words, each on a cache line of its own, and the models are dealt out among them. A thread begins
- *     at a word that depends on the address of its stack, so that threads that run at once seldom meet.
+ *     says that a thread sleeps until a bit is set.
+ *   - There are up to 16 words, each on a cache line of its own, and the models are distributed among them. A thread
+ *     begins at a word that depends on the address of its stack, so that concurrent threads seldom use the same word.
  *   - A thread takes the mutex and sleeps on the condition only if it finds no model, or bit 63. A thread that gives a
  *     model back sees bits 62 and 63 in the same operation that sets its own bit. If one of them is set, it wakes the
  *     sleepers under the mutex, so that no wake-up is lost.
- *   - Nobody starves. Bit 63 keeps new runs out until the writer has had its turn; the runs that it kept out get theirs
+ *   - No thread starves. Bit 63 keeps new runs out until the writer has finished; the runs that it kept out proceed
  *     before the next writer sets its bit.
  */
 #include "runtime/internal.h"
@@ -91,7 +91,7 @@ static bool claim_in_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
 {
     uint64_t seen = atomic_load_explicit(&shard->word, memory_order_relaxed);
     while ((seen & TAKEN_BY_WRITER) == 0 && (seen & MODELS) != 0) {
-        /* The lowest bit that is set is a model's. */
+        /* The lowest bit that is set is a free model. */
         if (atomic_compare_exchange_weak_explicit(&shard->word, &seen, seen & (seen - 1), memory_order_acquire,
                                                   memory_order_relaxed)) {
             *ret_bit = (unsigned)__builtin_ctzll(seen);
@@ -103,7 +103,7 @@ static bool claim_in_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
 
 static bool claim_model(aoticache_pool *pool, size_t *ret_model)
 {
-    /* Stacks lie apart by more than 64 KiB; the multiplication spreads that over all bits. */
+    /* Stacks are more than 64 KiB apart; the multiplication spreads that over all bits. */
     uint64_t place = ((uint64_t)(uintptr_t)__builtin_frame_address(0) >> 16) * UINT64_C(0x9e3779b97f4a7c15);
     size_t shard = (size_t)(((place >> 32) * pool->num_shards) >> 32);
     unsigned bit;
@@ -211,7 +211,7 @@ static __attribute__((noinline)) AOTIRuntimeError take_slowly(aoticache_pool *po
     while (status == AOTICACHE_KERNEL_OK) {
         if (writer_has_all(pool))
             wait_for_writer(pool);
-        /* From here to the wait, the lock is held: neither a writer nor the waking of sleepers comes in between. */
+        /* From here to the wait, the lock is held: so neither a writer nor the waking of sleepers can intervene. */
         if (claim_model(pool, ret_model))
             break;
         if (pool->num_pending == 0)
@@ -271,7 +271,7 @@ AOTIRuntimeError aoticache_pool_finish(aoticache_pool *pool, size_t model, AOTIn
     return status != AOTICACHE_KERNEL_OK ? status : pool->device->event_wait(pool->events[model]);
 }
 
-/* ---- taking all ---- */
+/* ---- taking all of them ---- */
 
 static bool are_all_free(aoticache_pool *pool)
 {
@@ -290,7 +290,10 @@ void aoticache_pool_lock_all(aoticache_pool *pool)
         pthread_cond_wait(&pool->changed, &pool->lock);
     set_everywhere(pool, TAKEN_BY_WRITER);
     while (!are_all_free(pool)) {
-        /* A run that failed on the device has told its own host; the constants it read stand free all the same. */
+        /*
+         * A run that failed on the device has reported that to its host; the constants that it read are free
+         * nevertheless.
+         */
         if (pool->num_pending > 0)
             (void)reclaim_first(pool);
         else

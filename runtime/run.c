@@ -1,6 +1,6 @@
 /*
- * runtime/run: one run for a host: counts checked, gradients off, a model taken and given back, inputs and outputs
- * owned by whom they should be on every path.
+ * runtime/run: one run for a host: counts checked, gradients off, a model taken and given back, inputs and outputs with
+ * the right owner on every path.
  */
 #include "runtime/internal.h"
 
@@ -60,7 +60,7 @@ static AOTIRuntimeError run_with_model(aoticache_container *container, aoticache
     return status;
 }
 
-/* As model 0, which nobody else has: the host says that it makes no other call. */
+/* Runs as model 0, which no other run has: the host guarantees that it makes no other call. */
 static AOTIRuntimeError run_alone(aoticache_container *container, aoticache_kernel_call *call)
 {
     if (container->active->state != AOTICACHE_BUFFER_FOLDED) {
@@ -82,7 +82,7 @@ static AOTIRuntimeError run_without_gradients(aoticache_container *container, ao
     return status;
 }
 
-/* Outputs are collected apart from the host's array, so that a run that fails leaves it as it was. */
+/* Runs. Outputs are collected in a separate array, so that a run that fails does not change the host's array. */
 static AOTIRuntimeError run_checked(aoticache_container *container, aoticache_kernel_call *call,
                                     AtenTensorHandle *outputs, bool alone)
 {

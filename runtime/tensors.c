@@ -1,5 +1,5 @@
 /*
- * runtime/tensors: what the author of a kernel needs to look at inputs and to make outputs (runtime/kernel.h).
+ * runtime/tensors: functions with which a kernel reads inputs and makes outputs (runtime/kernel.h).
  */
 #include "runtime/internal.h"
 
@@ -51,7 +51,10 @@ AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_
 
 enum { MAX_NDIM = 64 };
 
-/* As PyTorch counts: a dimension of size 0 is taken for 1. False: the sizes make more elements than 64 bits count. */
+/*
+ * Computes contiguous strides as PyTorch does: a size of 0 counts as 1. False: the number of elements does not fit into
+ * 64 bits.
+ */
 static bool contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t ret_strides[MAX_NDIM])
 {
     int64_t stride = 1;
@@ -79,7 +82,7 @@ AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, siz
     }
     if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, call->device_type, call->device_index, &tensor) != 0)
         return aoticache_kernel_fail_torch(call, "aoti_torch_empty_strided");
-    /* Filled already: the author replaces it. */
+    /* Set already: the kernel replaces it. */
     if (call->outputs[position] != NULL)
         aoti_torch_delete_tensor_object(call->outputs[position]);
     call->outputs[position] = tensor;

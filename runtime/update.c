@@ -1,10 +1,9 @@
 /*
  * runtime/update: changing constants in a buffer.
  *
- * A change goes through three steps. Resolved and checked: nothing has changed, and the list may still be refused.
- * Prepared: memory and tensors exist, beside the old ones. Committed: bytes are copied and tensors exchanged, which
- * does not fail on the CPU; for the active buffer no run is under way then. So a refused update changes nothing, and
- * no run sees half of one.
+ * An update has three steps. Resolving and checking change nothing, and the list may still be refused. Preparing makes
+ * memory and tensors next to the old ones. Committing copies bytes and exchanges tensors, which does not fail on the
+ * CPU; no run is under way in the active buffer then. So a refused update changes nothing, and no run sees half of one.
  */
 #include "runtime/update.h"
 
@@ -14,14 +13,14 @@
 #include <string.h>
 
 typedef struct planned_change {
-    AtenTensorHandle source;      /* NULL: this constant stays */
-    AtenTensorHandle replacement; /* ours until it is committed */
+    AtenTensorHandle source;      /* NULL: this constant does not change */
+    AtenTensorHandle replacement; /* freed here until it is committed */
     bool keep;                    /* the source's own memory is used; nothing is copied */
-    bool gather;                  /* copied element by element: its storage is larger than its place */
+    bool gather;                  /* copied element by element: its storage is larger than its slot */
     const void *from;
     void *to;
     size_t bytes;
-    void *staged; /* a copy of `from`, where that lies in a blob which is written to */
+    void *staged; /* a copy of `from`, if that is in a blob which is written to */
 } planned_change;
 
 typedef struct update_plan {
@@ -109,7 +108,10 @@ static bool lies_within(const void *memory, const void *block, size_t bytes)
     return block != NULL && (uintptr_t)memory >= (uintptr_t)block && (uintptr_t)memory - (uintptr_t)block < bytes;
 }
 
-/* Memory of the container is written to by later updates: it is copied even where the user's would be kept. */
+/*
+ * Chooses the source. Later updates write to memory of the container, so such memory is copied even in a user-managed
+ * update.
+ */
 static void choose_source(update_plan *update, size_t position, AtenTensorHandle source, const seen_tensor *seen)
 {
     const aoticache_container *container = update->container;
@@ -160,7 +162,8 @@ static AOTIRuntimeError resolve_pairs(update_plan *update, const AOTInductorCons
 }
 
 /*
- * Whether a host may leave the constant out: constants that tracing made, buffers of the model, and empty parameters.
+ * Returns whether a host may leave the constant out: constants that tracing made, buffers of the model, and empty
+ * parameters.
  */
 static bool may_be_missing(const aoticache_kernel_constant *constant)
 {
@@ -168,7 +171,7 @@ static bool may_be_missing(const aoticache_kernel_constant *constant)
            (constant->type == AOTICACHE_KERNEL_CONSTANT_PARAMETER && constant->data_size == 0);
 }
 
-/* Sees to the constants that the pairs do not name. */
+/* Resolves the constants that the pairs do not name. */
 static AOTIRuntimeError resolve_missing(update_plan *update)
 {
     const aoticache_kernel *kernel = update->container->kernel;
@@ -206,7 +209,7 @@ static AOTIRuntimeError prepare_copy(const update_plan *update, size_t position)
 }
 
 /*
- * Copies a source aside that lies in the blob that is about to be written: it may be overwritten before its turn comes.
+ * Makes a temporary copy of a source in the blob that will be written: it may be overwritten before it is copied.
  */
 static AOTIRuntimeError stage_source(const update_plan *update, planned_change *change)
 {
@@ -257,7 +260,10 @@ static AOTIRuntimeError copy_constant(const update_plan *update, const planned_c
         change->to, change->staged != NULL ? change->staged : change->from, change->bytes);
 }
 
-/* A copy that fails, on a device, leaves the old tensors over what may be new bytes: the host must update anew. */
+/*
+ * Commits. A copy that fails, on a device, leaves the old tensors over bytes that may be new: the host must update
+ * again.
+ */
 static AOTIRuntimeError commit_changes(const update_plan *update)
 {
     const aoticache_kernel *kernel = update->container->kernel;
@@ -288,12 +294,15 @@ static AOTIRuntimeError commit_with_lock(const update_plan *update)
     return status;
 }
 
-/* Frees what the changes hold. After a failure `replacement` is what was prepared; after success, what was replaced. */
+/*
+ * Frees the memory of the changes. After a failure `replacement` is the prepared tensor; after success, the replaced
+ * one.
+ */
 static void free_changes(const update_plan *update, bool committed)
 {
     for (size_t i = 0; i < update->container->kernel->num_constants; i++) {
         planned_change *change = &update->changes[i];
-        /* Taken, it is either still the caller's or in the buffer, where it may have been before. */
+        /* A taken handle is either still owned by the caller or in the buffer, in which it may have been already. */
         bool taken = (update->take || !committed) && change->replacement == change->source;
         if (change->replacement != NULL && !taken)
             aoti_torch_delete_tensor_object(change->replacement);
@@ -303,7 +312,7 @@ static void free_changes(const update_plan *update, bool committed)
     free(update->changes);
 }
 
-/* Taken handles that were copied, skipped, or came second under one name have no place in the buffer. */
+/* Deletes taken handles that are not in the buffer: those that were copied or skipped, and second ones for a name. */
 static void delete_unused_handles(const update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
 {
     for (size_t i = 0; i < num_pairs; i++) {
@@ -350,7 +359,7 @@ AOTIRuntimeError aoticache_update_apply(aoticache_container *container, const AO
     return status;
 }
 
-/* ---- all constants of the active buffer at once, from one blob of the host's ---- */
+/* ---- all constants of the active buffer, from one blob in the host's memory ---- */
 
 static AOTIRuntimeError create_blob_tensors(const aoticache_container *container, AtenTensorHandle *tensors)
 {
@@ -365,7 +374,7 @@ static AOTIRuntimeError create_blob_tensors(const aoticache_container *container
     return AOTICACHE_KERNEL_OK;
 }
 
-/* The caller has all models. What was there before is left in `tensors`. */
+/* Exchanges the tensors. The caller has taken all models. The old tensors are left in `tensors`. */
 static AOTIRuntimeError exchange_all(aoticache_container *container, const uint8_t *weights, AtenTensorHandle *tensors)
 {
     aoticache_buffer *buffer = container->active;

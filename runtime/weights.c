@@ -1,6 +1,6 @@
 /*
- * runtime/weights: weights that are not embedded: a blob at the end of the library file, or in a file of its own,
- * mapped read only, so that all processes share its pages.
+ * runtime/weights: weights that are not embedded: a blob at the end of the library file, or in a separate file, mapped
+ * read only, so that all processes share its pages.
  *
  * At the end of a library file, all numbers little-endian (scripts/append-weights writes it):
  *
@@ -34,7 +34,10 @@ static AOTIRuntimeError fail_file(const char *path, const char *what)
     return aoticache_message_set("weights: %s: %s: %s", path, what, strerror_r(errno, text, sizeof text));
 }
 
-/* The file that this code was loaded from, as the loader names it: it may be a descriptor, open until then. */
+/*
+ * Returns the path of the file that this code was loaded from. The loader may name it by a descriptor, which is open
+ * until then.
+ */
 static AOTIRuntimeError library_path(const char **ret_path)
 {
     Dl_info found;
@@ -76,7 +79,7 @@ static AOTIRuntimeError find_appended(const char *path, int fd, uint64_t file_by
     return AOTICACHE_KERNEL_OK;
 }
 
-/* Mappings begin at pages, blobs where they begin; data is aligned for every element all the same. */
+/* Maps a blob. Mappings begin at pages, blobs at any offset; data is nevertheless aligned for every element. */
 static AOTIRuntimeError map_place(const char *path, int fd, blob_place place, uint64_t wanted,
                                   aoticache_weights *ret_weights)
 {
@@ -111,7 +114,10 @@ static AOTIRuntimeError map_open_file(const aoticache_container *container, cons
     return map_place(path, fd, place, wanted, ret_weights);
 }
 
-/* directory/name into ret_path. False, with errno: it does not fit, or cannot be opened. */
+/*
+ * Opens directory/name and writes the path to ret_path. -1, with errno: the path is too long, or the file cannot be
+ * opened.
+ */
 static int open_in(const char *directory, size_t length, const char *name, char ret_path[PATH_MAX])
 {
     int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, directory, name);
@@ -122,7 +128,10 @@ static int open_in(const char *directory, size_t length, const char *name, char 
     return open(ret_path, O_RDONLY | O_CLOEXEC);
 }
 
-/* In the host's directory, else beside the library: where its file really lies, for one loaded through a descriptor. */
+/*
+ * Opens the file in the host's directory, otherwise next to the library: in the real directory of its file if it was
+ * loaded through a descriptor.
+ */
 static AOTIRuntimeError open_weights_file(const aoticache_kernel *kernel, const char *directory,
                                           char ret_path[PATH_MAX], int *ret_fd)
 {

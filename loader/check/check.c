@@ -1,6 +1,6 @@
 /*
  * loader/check/check: making checks. Patterns and symbols are examined, copied in a normalised form into one block, and
- * given their roles; loader/check/compile.c then makes of them what is evaluated.
+ * given their roles; loader/check/compile.c then turns them into the form that is evaluated.
  */
 #include "base/arguments.h"
 #include "loader/check/check.h"
@@ -29,7 +29,7 @@ static aoticache_status examine_symbol(size_t index, const aoticache_symbol *sym
     return AOTICACHE_OK;
 }
 
-/* Returns what is wrong with a size or stride, as words that follow its name; NULL if nothing is. */
+/* Returns what is wrong with a size or stride, as text that follows its name; NULL if nothing is. */
 static const char *fault_of_dim(const aoticache_dim *dim, size_t symbol_count)
 {
     int64_t constant;
@@ -64,7 +64,7 @@ static aoticache_status examine_dims(size_t tensor, const char *what, const aoti
     return AOTICACHE_OK;
 }
 
-/* Returns the number of dimensions that a pattern has once its stride rule has been asked; -1 if it is free. */
+/* Returns the number of dimensions that a pattern has, its stride rule considered; -1 if it is free. */
 static int64_t ndim_of(const aoticache_tensor_pattern *pattern)
 {
     if (pattern->ndim == -1 && pattern->stride_rule == AOTICACHE_STRIDES_CHANNELS_LAST)
@@ -207,7 +207,7 @@ static aoticache_dim normalise(const aoticache_dim *dim)
     return result;
 }
 
-/* Copies `ndim` sizes or strides (NULL: free ones) to *dims and moves it on. */
+/* Copies `ndim` sizes or strides (NULL: free ones) to *dims and advances it. */
 static const aoticache_dim *copy_dims(const aoticache_dim *from, int64_t ndim, aoticache_dim **dims)
 {
     aoticache_dim *start = *dims;
@@ -255,7 +255,7 @@ static uint8_t role_of(const aoticache_dim *dim, uint64_t *bound)
     return CHECK_ROLE_BINDS;
 }
 
-/* Returns the set of symbols that have a place where they take their value. `roles` was carved in the same order. */
+/* Returns the set of symbols that take their value from some size or stride. `roles` has the same order. */
 static uint64_t assign_roles(const struct aoticache_check *check, uint8_t *roles)
 {
     uint64_t bound = 0;
@@ -335,7 +335,7 @@ static aoticache_tensor_pattern exact_pattern(const aoticache_tensor_view *tenso
                                       .strides = dims + tensor->ndim};
 }
 
-/* Refuses -1 in fields of a tensor: in a pattern it means free, and no tensor is that. */
+/* Refuses -1 in fields of a tensor: in a pattern it means free, and a tensor has a definite value. */
 static aoticache_status examine_view(size_t index, const aoticache_tensor_view *tensor, aoticache_error *ret_error)
 {
     if (tensor->dtype < 0 || tensor->layout < 0 || tensor->device.type < 0)

@@ -3,10 +3,10 @@
  *
  * A check has one pattern for each tensor, in the order of the runner's inputs, and symbols that the patterns share.
  * Every property of a tensor is exact or free; sizes and strides can also be symbolic: a product of symbols, times a
- * coefficient, plus an offset ("4*s0*s1+1"). A symbol takes its value from the first place where it stands alone (with
- * a coefficient and an offset), in the order of tensors, sizes before strides. It must have that value in all other
- * places. So a check can say that dimensions are equal, multiples of a number, or within a range. A value that is
- * computed from symbols and does not fit into 64 bits does not pass.
+ * coefficient, plus an offset ("4*s0*s1+1"). A symbol takes its value from the first size or stride in which it is the
+ * only symbol (with a coefficient and an offset), in the order of tensors, sizes before strides. It must have that
+ * value everywhere else. So a check can say that dimensions are equal, multiples of a number, or within a range. A
+ * value that is computed from symbols and does not fit into 64 bits does not pass.
  *
  * PyTorch has the same in the tensor guards of its dynamo (torch/_dynamo/guards.py) and in its symbolic shapes
  * (torch/fx/experimental/symbolic_shapes.py).
@@ -45,12 +45,12 @@ typedef struct aoticache_dim {
     bool is_free;
     uint8_t symbol_count; /* 0: exactly coefficient + offset */
     uint8_t symbols[AOTICACHE_DIM_MAX_SYMBOLS];
-    int64_t coefficient; /* 1 or more if there are symbols; else 0 or more */
+    int64_t coefficient; /* 1 or more if there are symbols; otherwise 0 or more */
     int64_t offset;
 } aoticache_dim;
 
 /*
- * How elements must lie in memory. GIVEN compares every stride. The memory formats follow PyTorch's
+ * How elements must be laid out in memory. GIVEN compares every stride. The memory formats follow PyTorch's
  * tensor.is_contiguous(memory_format=...): the stride of a dimension of size 1 does not matter, and a tensor without
  * elements is contiguous whatever its strides are. (For channels_last PyTorch makes no such exception.) With a
  * channels_last rule, a free number of dimensions is 4, or 5 for channels_last_3d.
@@ -59,17 +59,17 @@ typedef enum aoticache_stride_rule {
     AOTICACHE_STRIDES_FREE = 0,
     AOTICACHE_STRIDES_GIVEN = 1, /* the pattern's strides; needs ndim */
     AOTICACHE_STRIDES_CONTIGUOUS = 2,
-    AOTICACHE_STRIDES_CHANNELS_LAST = 3,    /* of 4 dimensions */
-    AOTICACHE_STRIDES_CHANNELS_LAST_3D = 4, /* of 5 dimensions */
+    AOTICACHE_STRIDES_CHANNELS_LAST = 3,    /* has 4 dimensions */
+    AOTICACHE_STRIDES_CHANNELS_LAST_3D = 4, /* has 5 dimensions */
 } aoticache_stride_rule;
 
 typedef struct aoticache_tensor_pattern {
     int32_t dtype;         /* -1: free */
     int32_t layout;        /* -1: free */
     int32_t device_type;   /* -1: free */
-    int32_t device_index;  /* -1: free; of a tensor, index -1 and 0 of the CPU are the same */
+    int32_t device_index;  /* -1: free; indices -1 and 0 of the CPU are the same */
     int32_t requires_grad; /* 0, 1; -1: free */
-    bool has_key_set;      /* else free */
+    bool has_key_set;      /* false: free */
     uint64_t dispatch_key_set;
     int64_t ndim;               /* -1: free, and so are sizes; up to 64 */
     const aoticache_dim *sizes; /* ndim; NULL: free */
@@ -84,7 +84,8 @@ typedef struct aoticache_check aoticache_check;
 
 /*
  * Compiles a check. Everything is copied.
- * Returns: OK; INVALID (a symbol that never stands alone, an empty range, a number of dimensions that does not fit the
+ * Returns: OK; INVALID (a symbol that is nowhere the only symbol, an empty range, a number of dimensions that does not
+ * fit the
  * stride rule, a limit exceeded: the message names tensor, dimension and value); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns, size_t tensor_count,
@@ -101,20 +102,20 @@ AOTICACHE_API aoticache_status aoticache_check_create_exact(const aoticache_tens
 AOTICACHE_API void aoticache_check_free(aoticache_check *check);
 
 /*
- * Whether the tensors pass. Takes some tens of nanoseconds, allocates nothing and takes no lock. False for another
- * number of tensors. A view with dimensions must have sizes and strides (aoticache_check_explain() reports a missing
- * one); data and numel are not read.
+ * Returns whether the tensors pass. Takes some tens of nanoseconds, allocates nothing and takes no lock. Returns false
+ * for another number of tensors. A view with dimensions must have sizes and strides (aoticache_check_explain() reports
+ * a missing one); data and numel are not read.
  */
 AOTICACHE_API bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors,
                                           size_t tensor_count);
 
 /*
- * Says why tensors do not pass. The message has the first property that differs, with both values: "argument 1: size of
- * dimension 0 is 5, and must be 8", "argument 0: dtype is float64, and must be float32", "argument 1: size of dimension
- * 2 is 7, and must be 2*s0 = 6 (s0 is 3, from size 0 of argument 0)". Properties that need a symbol which only a later
- * place gives come last.
+ * Reports why tensors do not pass. The message names the first property that differs, with both values: "argument 1:
+ * size of dimension 0 is 5, and must be 8", "argument 0: dtype is float64, and must be float32", "argument 1: size of
+ * dimension 2 is 7, and must be 2*s0 = 6 (s0 is 3, from size 0 of argument 0)". Properties that need a symbol whose
+ * value comes from a later size or stride come last.
  *
- * names: of the arguments, for messages such as "argument 1 (weight): ..."; NULL, or NULL for some: no names.
+ * names: the arguments' names, for messages such as "argument 1 (weight): ..."; NULL, or NULL for some: no names.
  * Returns: OK (they pass), INVALID with the message.
  */
 AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *check,
@@ -126,14 +127,14 @@ AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *ch
  *
  * A tensor is its dtype ("*": free) and its sizes ("[...]": any number), followed by properties that are not free:
  * strides ("{contiguous}", "{channels_last}", "{4*s1, 1}"), device ("@cpu", "@cuda:1"), " layout=strided", " grad=0", "
- * keys=0x12". Symbols whose range is not "0.." stand after ";": "s0=2..128" is a range ("2..": without end), "%8" a
- * multiple. An empty text is a check of no tensors. docs/checks.md has the grammar.
+ * keys=0x12". Symbols whose range is not "0.." follow ";": "s0=2..128" is a range ("2..": without end), "%8" a
+ * multiple. An empty text is a check without tensors. docs/checks.md has the grammar.
  *
  * Like snprintf(): returns the length of the whole text; cuts off what does not fit, and terminates it.
  */
 AOTICACHE_API size_t aoticache_check_format(const aoticache_check *check, char *ret_text, size_t size);
 /*
- * Reads such a text. Returns: OK, INVALID (with the position, from 1, and what was expected there; or as
+ * Parses such a text. Returns: OK, INVALID (with the position, from 1, and what was expected there; or as
  * aoticache_check_create()), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_check,

@@ -1,16 +1,16 @@
 /*
- * loader/check/compare: the order in which checks are asked, specialised before general.
+ * loader/check/compare: the order in which checks are tried, specialised before general.
  *
- * Two numbers decide, computed once. Generality adds up what each property leaves open: relaxing any one property never
- * makes it smaller, so that a check cannot come after one that it was relaxed into. Breadth, where that is equal, adds
- * up how many values the symbols can have.
+ * Two numbers decide, computed once. Generality adds up what each property leaves open: relaxing a property never makes
+ * it smaller, so a check never comes after a relaxed form of itself. If it is equal, breadth decides, which adds up how
+ * many values the symbols can have.
  */
 #include "loader/check/internal.h"
 #include "loader/eager_face.h"
 
 enum {
     OPEN_USES = 1,  /* follows from other sizes */
-    OPEN_BINDS = 2, /* any of a range */
+    OPEN_BINDS = 2, /* any value of a range */
     OPEN_FREE = 3,
     /* This is more than the sizes or strides of any tensor can come to. */
     OPEN_ALL = OPEN_FREE * AOTICACHE_CHECK_MAX_NDIM + 1,

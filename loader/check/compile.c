@@ -1,9 +1,9 @@
 /*
- * loader/check/compile: from patterns to the form that is evaluated.
+ * loader/check/compile: turns patterns into the form that is evaluated.
  *
  * Facts become packed words with masks. Sizes (or strides) that are all exact become a run of numbers; others become
  * operations, one for each that is not free, in the order in which symbols take their values. Operations that need a
- * symbol before that are put behind those of all tensors.
+ * symbol before it has its value are put after those of all tensors.
  */
 #include "loader/check/internal.h"
 
@@ -46,7 +46,7 @@ static bool are_all_exact(const uint8_t *roles, int64_t ndim)
     return true;
 }
 
-/* Appends the numbers; returns how many: none where their number is free. */
+/* Appends the numbers; returns how many: 0 if their number is free. */
 static uint8_t add_run(struct aoticache_check *check, const aoticache_dim *dims, int64_t ndim, uint32_t *value_count)
 {
     for (int64_t i = 0; i < ndim; i++)

@@ -1,5 +1,5 @@
 /*
- * loader/check/explain: why tensors do not pass, in words. Goes through the patterns, not through the compiled form, in
+ * loader/check/explain: why tensors do not pass, as text. Walks the patterns, not through the compiled form, in
  * the order of tensors: facts, sizes, strides; what depends on symbols that only later tensors give comes at the end.
  */
 #include "loader/check/internal.h"
@@ -12,7 +12,7 @@ struct explainer {
     const aoticache_tensor_view *tensors;
     const char *const *names;
     aoticache_error *ret_error;
-    int64_t values[AOTICACHE_CHECK_MAX_SYMBOLS]; /* of the symbols whose place has been reached */
+    int64_t values[AOTICACHE_CHECK_MAX_SYMBOLS]; /* of the symbols whose defining size or stride has been reached */
 };
 
 static aoticache_status refuse_difference(const struct explainer *explainer, uint32_t tensor, const char *format, ...)
@@ -93,7 +93,7 @@ static aoticache_status explain_facts(const struct explainer *explainer, uint32_
 
 /* ---- sizes and strides ---- */
 
-/* Says where a symbol takes its value: "s0 is 3, from size 0 of argument 0". */
+/* Writes where a symbol takes its value: "s0 is 3, from size 0 of argument 0". */
 static int describe_symbol(const struct explainer *explainer, uint8_t symbol, char *text, size_t size)
 {
     for (uint32_t i = 0; i < explainer->check->tensor_count; i++) {

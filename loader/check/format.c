@@ -1,12 +1,12 @@
 /*
- * loader/check/format: the text form of checks, written. loader/check/parse.c reads it, docs/checks.md describes it.
+ * loader/check/format: writes the text form of checks. loader/check/parse.c reads it, docs/checks.md describes it.
  */
 #include "loader/check/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A writer works like snprintf over several calls: it counts on when there is no room left. */
+/* A writer works like snprintf over several calls: it keeps counting when there is no space left. */
 struct writer {
     char *text;
     size_t size, length;

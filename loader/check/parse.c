@@ -1,9 +1,9 @@
 /*
- * loader/check/parse: the text form of checks, read. docs/checks.md has the grammar, loader/check/format.c writes it.
+ * loader/check/parse: reads the text form of checks. docs/checks.md has the grammar, loader/check/format.c writes it.
  *
- * The text is untrusted. Every token is read by one function that says at which position what was expected; limits are
- * enforced while reading, so that a long text costs memory in proportion to its length at most. What the numbers mean
- * is examined by aoticache_check_create().
+ * The text is untrusted. Every token is read by one function, which reports what was expected at which position; limits
+ * are enforced while reading, so that a long text costs memory in proportion to its length at most. What the numbers
+ * mean is examined by aoticache_check_create().
  */
 #include "base/arguments.h"
 #include "loader/check/internal.h"
@@ -33,8 +33,8 @@ struct parser {
 /*
  * ---- tokens ----
  *
- * Spaces and tabs before a token are skipped. What returns false has not found it; functions that are named read_ have
- * then said so in ret_error.
+ * Spaces and tabs before a token are skipped. A function that returns false has not found its token; functions named
+ * read_ have then set ret_error.
  */
 
 /* Sets "position 9: expected a size, found 'x'", at the cursor. Returns false. */
@@ -113,7 +113,7 @@ static bool read_int(struct parser *parser, const char *what, int64_t *ret_numbe
     return true;
 }
 
-/* Reads a name, empty where there is none. A name that is too long is cut off: no known name is that long. */
+/* Reads a name, empty if there is none. A name that is too long is cut off: no known name is that long. */
 static void read_word(struct parser *parser, char ret_word[WORD_BYTES])
 {
     size_t length = 0;
@@ -124,7 +124,7 @@ static void read_word(struct parser *parser, char ret_word[WORD_BYTES])
     ret_word[length] = '\0';
 }
 
-/* Reads the number behind a prefix: "dtype12" stands for a dtype that has no name. */
+/* Reads the number after a prefix: "dtype12" stands for a dtype that has no name. */
 static bool number_after(const char *word, const char *prefix, int32_t *ret_number)
 {
     size_t length = strlen(prefix), digits = strlen(word);
@@ -209,7 +209,7 @@ static bool read_dim(struct parser *parser, const char *what, aoticache_dim *ret
 }
 
 /*
- * Reads what stands between brackets, from behind the opening one to behind the closing one. Returns false after an
+ * Reads the contents of brackets, from after the opening bracket to after the closing one. Returns false after an
  * error.
  */
 static bool read_dims(struct parser *parser, const char *close, const char *what, int64_t *ret_count)

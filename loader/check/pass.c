@@ -2,7 +2,7 @@
  * loader/check/pass: whether tensors pass. Nothing here allocates, locks, or depends on more than the compiled form.
  *
  * The facts of a tensor are compared without branches, so that the usual case, everything right, is a handful of loads
- * and one branch. No number that a view holds can make arithmetic overflow: what does not fit does not pass.
+ * and one branch. No number in a view can make arithmetic overflow: a value that does not fit does not pass.
  */
 #include "loader/check/internal.h"
 
@@ -90,8 +90,8 @@ const uint8_t *aoticache_check_channels_last_order(aoticache_stride_rule rule)
 }
 
 /*
- * The caller has checked the number of dimensions. Unlike for contiguous tensors, PyTorch makes no exception for those
- * without elements here.
+ * Returns whether strides are channels_last; the caller has checked the number of dimensions. Unlike for contiguous
+ * tensors, PyTorch makes no exception for tensors without elements.
  */
 static bool is_channels_last(const aoticache_tensor_view *tensor, aoticache_stride_rule rule)
 {

@@ -1,6 +1,6 @@
 /*
- * loader/copy/own_functions: what a copy gets in the place of __cxa_thread_atexit, mmap and munmap, so that it can be
- * unloaded for good, and of malloc, so that its weights lie on huge pages.
+ * loader/copy/own_functions: what a copy gets instead of __cxa_thread_atexit, mmap and munmap, so that it can be
+ * unloaded completely, and instead of malloc, so that its weights are on huge pages.
  */
 #include "loader/copy/internal.h"
 
@@ -13,10 +13,10 @@
 /*
  * ---- destructors that are due when a thread ends ----
  *
- * Each thread that registers anything has an anchor, which glibc calls when the thread ends; by that glibc also keeps
- * this code mapped until then. One lock guards all anchors and is held while destructors run, so that a thread that
- * ends and a library that is unloaded do not run the same one: it is recursive, since a destructor may register
- * another. A destructor must not wait for another thread.
+ * Each thread that registers anything has an anchor, which glibc calls when the thread ends; the anchor also makes
+ * glibc keep this code mapped until then. One lock guards all anchors and is held while destructors run, so that a
+ * thread that ends and a library that is unloaded do not run the same one: it is recursive, since a destructor may
+ * register another. A destructor must not wait for another thread.
  */
 
 typedef struct exit_entry {
@@ -59,7 +59,10 @@ static void end_of_thread(void *argument)
     free(anchor);
 }
 
-/* The caller holds the lock. NULL: no memory, or a C library that tells nobody of the end of a thread. */
+/*
+ * Returns this thread's anchor. The caller holds the lock. NULL: no memory, or a C library without a callback for the
+ * end of a thread.
+ */
 static thread_anchor *anchor_of_this_thread(void)
 {
     if (own_anchor != NULL || __cxa_thread_atexit_impl == NULL)
@@ -122,8 +125,8 @@ void aoticache_thread_exit_run(uintptr_t first, uintptr_t end)
 /*
  * ---- mappings of files ----
  *
- * Libraries map once per container, so a list under a lock is enough. The lock covers the system calls too: an address
- * that another thread gets again the moment it is free must not be in the list.
+ * Libraries map once per container, so a list under a lock is enough. The lock covers the system calls too: as soon as
+ * an address is free another thread may get it, and it must not be in the list then.
  */
 
 typedef struct mapping {
@@ -136,7 +139,10 @@ typedef struct mapping {
 static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, mapping) mappings = LIST_HEAD_INITIALIZER(mappings);
 
-/* Without memory for a note the mapping is not noted; it then stays, as it would in a library that is not a copy. */
+/*
+ * Maps and records. If there is no memory for the record, the mapping stays after unloading, as in a library that is
+ * not a copy.
+ */
 __attribute__((noinline)) void *aoticache_own_mappings_map(void *address, size_t bytes, int protection, int flags,
                                                            int fd, off_t offset)
 {
@@ -156,7 +162,7 @@ __attribute__((noinline)) void *aoticache_own_mappings_map(void *address, size_t
     return mapped;
 }
 
-/* Unmapping a part of a mapping drops its note: what is left is not known well enough to be unmapped later. */
+/* Unmapping a part of a mapping drops its record: the rest is not known well enough to be unmapped later. */
 int aoticache_own_mappings_unmap(void *address, size_t bytes)
 {
     mapping *noted, *found = NULL;
@@ -204,7 +210,7 @@ void *aoticache_large_malloc(size_t bytes)
     const uintptr_t first = ((uintptr_t)block + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
     const uintptr_t end = ((uintptr_t)block + bytes) & ~(uintptr_t)(HUGE_PAGE - 1);
     const int saved = errno;
-    if (first < end) /* a hint: where it is not taken, all is only slower */
+    if (first < end) /* a hint: if the kernel ignores it, everything is only slower */
         madvise((void *)first, end - first, MADV_HUGEPAGE);
     errno = saved;
     return block;

@@ -1,14 +1,14 @@
 /*
- * loader/copy/sealed_copy: what is changed in a copy, where the changes find their place in the file, and the writing
- * of the copy.
+ * loader/copy/sealed_copy: decides what is changed in a copy and where in the file the changes fit, and writes the
+ * copy.
  *
- * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be
- * made longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where
- * every linker leaves room that nobody reads: the address fields of the PT_GNU_STACK program header, of which only type
- * and flags mean anything (glibc elf/dl-load.c, musl ldso/dynlink.c). Program headers lie in the first segment, so they
+ * The provider's name needs memory that DT_NEEDED can point to. The library's own string table cannot be made longer,
+ * and its strings may share their tails with others, so nothing in it is overwritten. The name goes into bytes that
+ * every linker writes and nobody reads: the address fields of the PT_GNU_STACK program header, of which only type and
+ * flags have a meaning (glibc elf/dl-load.c, musl ldso/dynlink.c). Program headers are in the first segment, so they
  * are mapped; DT_NEEDED is an offset from the string table that neither glibc nor musl bounds, and may be negative.
  *
- * That header's execute flag is taken away on the way: PyTorch links its constants from a raw binary, for which the
+ * That header's execute flag is cleared at the same time: PyTorch links its constants from a raw binary, for which the
  * linker asks for an executable stack, and the dynamic linker would make the stacks of the whole process executable
  * (newer ones refuse instead). Kernels run no code on the stack.
  */
@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The places in which a copy differs from the file, apart from its symbols. */
+/* The parts of a copy that differ from the file, apart from its symbols. */
 typedef struct copy_edit {
     Elf64_Dyn *dynamic; /* as many as the file has; zeros are DT_NULL */
     bool changed;
@@ -29,7 +29,7 @@ typedef struct copy_edit {
     uint64_t name_address;
 } copy_edit;
 
-/* The name begins at p_vaddr and ends before the next header; tools then still see a stack of no size in the file. */
+/* Checks that the name fits from p_vaddr to the end of the header. Tools still see a stack of size 0 in the file. */
 static aoticache_status find_room_for_name(const aoticache_elf *elf, const char *name, copy_edit *edit,
                                            aoticache_error *ret_error)
 {
@@ -59,8 +59,8 @@ static bool stack_is_executable(const aoticache_elf *elf)
 }
 
 /*
- * Finds a place for one more entry: a spare one at the end, if the linker left any, or else an entry that dynamic
- * linkers can do without. DT_RELACOUNT only makes relocation faster, and DT_SYMENT is a constant that they do not read.
+ * Finds a slot for one more entry: an unused one at the end, if the linker left any, or else an entry that dynamic
+ * linkers do not need. DT_RELACOUNT only makes relocation faster, and DT_SYMENT is a constant that they do not read.
  */
 static Elf64_Dyn *spare_entry(const aoticache_elf *elf, Elf64_Dyn *dynamic, size_t used)
 {
@@ -90,7 +90,7 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
     return AOTICACHE_OK;
 }
 
-/* Copies the entries, except those that are to go. *ret_torch is the first entry that names libtorch_cpu.so. */
+/* Copies the entries, except those that must be removed. *ret_torch is the first entry that names libtorch_cpu.so. */
 static size_t copy_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
 {
     size_t used = 0;
@@ -138,7 +138,10 @@ static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_e
     return AOTICACHE_OK;
 }
 
-/* Returns where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
+/*
+ * Returns the offset at which the last segment ends in the file. Debugging tables, often most of the file, and weights
+ * follow it.
+ */
 static uint64_t bytes_of_segments(const aoticache_elf *elf)
 {
     uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
@@ -190,7 +193,10 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
     return AOTICACHE_OK;
 }
 
-/* Takes the section headers out of the file header: only tools read them, and they may lie behind what was copied. */
+/*
+ * Removes the section headers from the file header: only tools read them, and they may be in the part that was not
+ * copied.
+ */
 static bool write_file_header(int copy)
 {
     Elf64_Ehdr header;
@@ -225,13 +231,14 @@ static bool write_stack_headers(const aoticache_elf *elf, const copy_edit *edit,
 typedef struct own_function {
     const char *name;
     uintptr_t address;
-    bool finds_itself; /* only in libraries that look for their own file */
+    bool finds_itself; /* redirected only in libraries that look for their own file */
 } own_function;
 
 /*
- * A function of ours in the place of the C library's: a local symbol is what it says, wherever others have one of its
- * name, and an absolute one is not moved with the library (resolve_map and SYMBOL_ADDRESS, glibc elf/dl-reloc.c,
- * sysdeps/generic/ldsodefs.h). The copy is this process's alone, so an address of this process may be in it.
+ * Makes the symbol one of the loader's functions instead of the C library's. A local symbol is not looked up in other
+ * libraries, and an absolute one is not relocated with the library (resolve_map and SYMBOL_ADDRESS, glibc
+ * elf/dl-reloc.c, sysdeps/generic/ldsodefs.h). Only this process uses the copy, so an address of this process may be in
+ * it.
  */
 static bool redirect(const aoticache_elf *elf, const aoticache_library_names *names, Elf64_Sym *symbol)
 {
@@ -285,7 +292,7 @@ static bool write_symbols(const aoticache_elf *elf, const aoticache_library_name
     return true;
 }
 
-/* Turns `copy` into the sealed copy. It is the file in memory that the tables were read from, or an empty one. */
+/* Turns `copy`, the file in memory that the tables were read from or an empty one, into the sealed copy. */
 static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_library_names *names, bool whole,
                                    uint64_t size, const copy_edit *edit, int copy, aoticache_error *ret_error)
 {

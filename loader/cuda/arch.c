@@ -1,7 +1,7 @@
 /*
- * loader/cuda/arch: what an image's architecture means: on which devices it runs, how it is written; and sets of
+ * loader/cuda/arch: an image's architecture: on which devices it runs and how it is written as text; and sets of
  * images. The rules are those of the CUDA C++ Programming Guide, sections "Binary Compatibility", "PTX Compatibility"
- * and "Feature Sets": where they are wider than a device keeps to, the driver has the last word.
+ * and "Feature Sets": if a device is stricter than these rules, the driver decides.
  */
 #include "loader/cuda/internal.h"
 
@@ -19,7 +19,7 @@ bool aoticache_cuda_image_runs_on(const aoticache_cuda_image *image, int32_t maj
 
 void aoticache_cuda_image_format(const aoticache_cuda_image *image, char ret_text[16])
 {
-    /* Numbers out of all range are cut off, not let over the end. */
+    /* Numbers that are far too large are cut off and do not overflow the text. */
     snprintf(ret_text, 16, "%s_%d%d%s", image->is_ptx ? "compute" : "sm", (int)image->major, (int)image->minor,
              image->is_specific ? "a"
              : image->is_family ? "f"

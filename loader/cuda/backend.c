@@ -1,6 +1,6 @@
 /*
- * loader/cuda/backend: whether a library can run on a GPU of this machine, asked before anything of it is created
- * there; and the stream that runs without one of their own go to. Containers are created as on every other device.
+ * loader/cuda/backend: checks whether a library can run on a GPU of this machine, before a container is created there;
+ * and finds the stream for runs that name none. Containers are created as on every other device.
  */
 #include "loader/cuda/internal.h"
 
@@ -15,16 +15,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- what a library's file tells ---- */
+/* ---- facts in a library's file ---- */
 
 struct aoticache_cuda_facts {
     aoticache_cuda_image_set images;
-    int runtime_major;      /* of the libcudart that it needs; 0: none, or linked into it */
+    int runtime_major;      /* major version of the libcudart that it needs; 0: none, or linked into it */
     char runtime_name[32];  /* "libcudart.so.12" */
     aoticache_error damage; /* status OK: none */
 };
 
-/* "libcudart.so.12", "libcudart.so.11.0"; a name without a number tells nothing. */
+/* Reads the version from "libcudart.so.12" or "libcudart.so.11.0"; a name without a number is ignored. */
 static void note_runtime(const aoticache_name_list *needed, aoticache_cuda_facts *facts)
 {
     static const char runtime[] = "libcudart.so.";
@@ -87,7 +87,10 @@ static aoticache_status find_target(const aoticache_library *library, int32_t in
                                ret_target->library, (int)ret_target->index, detail.message);
 }
 
-/* A driver runs what was made for its own and for older major versions of CUDA, and for all minor ones of its own. */
+/*
+ * Checks the driver's version. A driver runs code for its own and older major versions of CUDA, whatever the minor
+ * version.
+ */
 static aoticache_status check_driver(const aoticache_cuda_facts *facts, const target *to, aoticache_error *ret_error)
 {
     if (facts->runtime_major <= to->cuda->driver_version / 1000)
@@ -99,7 +102,10 @@ static aoticache_status check_driver(const aoticache_cuda_facts *facts, const ta
                                to->cuda->driver_version / 1000, to->cuda->driver_version % 1000 / 10);
 }
 
-/* file: a file beside the library; NULL: the library itself. Where there is no device code, any device will do. */
+/*
+ * Checks that the device can run one of the images. file: a file next to the library; NULL: the library itself. Without
+ * device code any device is accepted.
+ */
 static aoticache_status check_images(const aoticache_cuda_image_set *images, const target *to, const char *file,
                                      aoticache_error *ret_error)
 {
@@ -147,7 +153,10 @@ static aoticache_status check_file(int folder, const char *name, const target *t
     return check_images(&images, to, name, ret_error);
 }
 
-/* PyTorch writes one .cubin (or .fatbin) for each of its kernels beside the library, which opens them late. */
+/*
+ * Checks the files next to the library: PyTorch writes one .cubin (or .fatbin) for each of its kernels, and the library
+ * opens them only when they are needed.
+ */
 static aoticache_status check_directory(const char *directory, const target *to, aoticache_error *ret_error)
 {
     cleanup_dir DIR *folder = opendir(directory);

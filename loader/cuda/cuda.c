@@ -1,8 +1,9 @@
 /*
- * loader/cuda/cuda: asks the CUDA driver, once in the life of the process, which devices there are. The driver is
- * opened by name and never closed; its few functions are declared here after NVIDIA's CUDA Driver API reference.
+ * loader/cuda/cuda: asks the CUDA driver, once per process, for its devices. The driver is opened by name and never
+ * closed; the few functions used are declared here according to NVIDIA's CUDA Driver API reference.
  *
- * AOTICACHE_CUDA_DRIVER names another file than libcuda.so.1: a driver in an unusual place, or a stand-in for tests.
+ * AOTICACHE_CUDA_DRIVER names a file to open instead of libcuda.so.1: a driver with an unusual path, or a fake one for
+ * tests.
  */
 #include "base/arguments.h"
 #include "loader/cuda/cuda.h"
@@ -38,16 +39,16 @@ static const char *const symbols[] = {
 _Static_assert(sizeof symbols / sizeof symbols[0] == sizeof(driver_functions) / sizeof(void (*)(void)),
                "one symbol for each function, in order");
 
-/* A device, or why it cannot be asked. */
+/* A device, or the reason why it cannot be read. */
 typedef struct probed_device {
     aoticache_cuda_device device;
-    const char *failed; /* the function; NULL: none */
+    const char *failed; /* the function that failed; NULL: none */
     int code;
 } probed_device;
 
 /*
- * This holds every answer of the driver, so that a child after a fork needs no driver. It is written once, before anybody
- * reads it.
+ * The results of all calls of the driver, so that a child after a fork needs no driver. They are written once, before
+ * any thread reads them.
  */
 static struct probe {
     aoticache_cuda cuda;
@@ -66,7 +67,7 @@ static const char *error_text(int code)
     return text != NULL ? text : "without a message";
 }
 
-/* ---- asking, once ---- */
+/* ---- querying the driver, once ---- */
 
 static aoticache_status open_driver(aoticache_error *ret_error)
 {
@@ -120,7 +121,7 @@ static aoticache_status start_driver(aoticache_error *ret_error)
     return AOTICACHE_OK;
 }
 
-/* Returns the driver's code; *ret_function is the one that gave it. */
+/* Returns the driver's code; *ret_function is the function that returned it. */
 static int read_device(int position, aoticache_cuda_device *device, const char **ret_function)
 {
     int number = 0, major = 0, minor = 0, code;
@@ -174,7 +175,7 @@ static void probe_driver(void)
     errno = saved;
 }
 
-/* ---- answers ---- */
+/* ---- results ---- */
 
 aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_error *ret_error)
 {

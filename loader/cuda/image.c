@@ -1,12 +1,13 @@
 /*
  * loader/cuda/image: finds the images of device code in files. nvcc puts them into containers ("fat binaries"), which
- * lie one after the other in section .nv_fatbin of a library or stand alone in a .fatbin file; a .cubin file is one
- * image. Only headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
+ * follow each other in section .nv_fatbin of a library or are alone in a .fatbin file; a .cubin file is one image. Only
+ * headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
  *
  * The file is not trusted: every offset and count is checked against its size before it is used.
  *
- * NVIDIA documents neither container nor ELF flags; the layout is that of <fatbinary_section.h> as far as it tells, of
- * the EF_CUDA_* constants of LLVM, and of what nvcc 13.0 writes, which tests/cli/test_cuda_library.sh compares with it.
+ * NVIDIA documents neither container nor ELF flags; the layout here comes from <fatbinary_section.h>, as far as that
+ * goes, from the EF_CUDA_* constants of LLVM, and from the output of nvcc 13.0, with which
+ * tests/cli/test_cuda_library.sh compares it.
  */
 #include "base/arguments.h"
 #include "loader/cuda/internal.h"
@@ -20,20 +21,20 @@
 
 enum {
     CONTAINER_MAGIC_SIZE = 16,
-    ENTRY_SIZE = 48, /* of the part of an entry's header that is read */
+    ENTRY_SIZE = 48, /* the part of an entry's header that is read */
     ENTRY_PTX = 1,
     ENTRY_CUBIN = 2,
     MAX_SECTIONS = 65535,
     MAX_SECTION_NAMES = 1 << 20,
-    MAX_STEPS = 1 << 20, /* headers read of one file: a file of nothing but headers does not take minutes */
+    MAX_STEPS = 1 << 20, /* limit of headers read from one file, so that a file of headers only does not take minutes */
     COMPAT_SPECIFIC = 9, /* attribute of .nv.compat */
 };
 #define CONTAINER_MAGIC 0xba55ed50u
 #define ENTRY_IS_SPECIFIC (UINT64_C(1) << 20)
 #define ENTRY_IS_FAMILY (UINT64_C(1) << 21)
-#define MACHINE_CUDA 190 /* EM_CUDA: newer than some <elf.h> */
+#define MACHINE_CUDA 190 /* EM_CUDA, which some <elf.h> lack */
 
-/* A reader, which goes through a file from the beginning to the end. */
+/* Reads a file from the beginning to the end. */
 typedef struct reader {
     int fd;
     uint64_t size;
@@ -42,12 +43,12 @@ typedef struct reader {
     aoticache_error *ret_error;
 } reader;
 
-/* A part of the file, already known to lie within it. */
+/* A range of the file, already known to be within it. */
 typedef struct part {
     uint64_t offset, end;
 } part;
 
-/* Everything here is little-endian, whatever machine this runs on. */
+/* Returns a number of a file; all are little-endian, whatever machine this runs on. */
 static uint16_t get_16(const uint8_t *bytes)
 {
     return (uint16_t)(bytes[0] | bytes[1] << 8);
@@ -114,14 +115,14 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
 /*
  * ---- sections of an ELF file ----
  *
- * Unlike loader/elf/, which sees what the dynamic linker sees, this goes by section headers: only they tell where
- * device code is, and .cubin files have no dynamic section.
+ * Unlike loader/elf/, which sees what the dynamic linker sees, this code uses section headers: only they give the
+ * position of device code, and .cubin files have no dynamic section.
  */
 
 /* The section headers of a little-endian 64-bit file. */
 typedef struct section_table {
     uint8_t *headers;
-    char *names; /* with a terminator of our own behind them */
+    char *names; /* with an added terminator at the end */
     size_t count, names_size;
 } section_table;
 
@@ -143,8 +144,8 @@ static uint64_t section_field(const uint8_t *section, size_t field)
 }
 
 /*
- * Reads how many sections there are, and which has their names. Numbers too large for the file header are in the first
- * section's header.
+ * Reads the number of sections, and the index of the section with their names. Numbers too large for the file header
+ * are in the first section's header.
  */
 static aoticache_status read_section_counts(const reader *from, const uint8_t *header, uint64_t *ret_count,
                                             uint64_t *ret_names)
@@ -209,7 +210,7 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
     return status == AOTICACHE_OK ? read_section_names(from, names, ret_tables) : status;
 }
 
-/* Finds the next section of this name that has bytes in the file, from *position on. Where they lie is not checked. */
+/* Finds the next section of this name that has bytes in the file, from *position on. Its position is not checked. */
 static bool next_section(const section_table *tables, const char *name, size_t *position, uint64_t *ret_offset,
                          uint64_t *ret_size)
 {
@@ -226,11 +227,11 @@ static bool next_section(const section_table *tables, const char *name, size_t *
     return false;
 }
 
-/* ---- images by themselves ---- */
+/* ---- single images ---- */
 
 /*
  * Reads the flags in the file header of a compiled image. Up to ABI version 7 the architecture is in bits 0 to 7, and
- * bit 11 is set for code that runs on exactly that one; later versions have bits 8 to 15, and bit 3.
+ * bit 11 is set for code that runs on exactly that architecture; later versions use bits 8 to 15, and bit 3.
  */
 static void image_flags(const uint8_t *header, uint32_t *ret_arch, bool *ret_is_specific)
 {
@@ -247,8 +248,8 @@ static bool is_image(const uint8_t *header)
 }
 
 /*
- * ptxas 13 leaves that bit of the flags clear and says it in .nv.compat: attributes of a format, a number and a 16-bit
- * value, which for format 4 is the number of bytes that follow.
+ * Reads .nv.compat: ptxas 13 leaves that bit of the flags clear and records the same fact there, as attributes of a
+ * format, a number and a 16-bit value, which for format 4 is the number of bytes that follow.
  */
 static aoticache_status read_compat(const reader *from, const uint8_t *header, bool *is_specific)
 {
@@ -285,7 +286,7 @@ static aoticache_status read_cubin(const reader *from, const uint8_t *header)
 
 /* ---- containers ---- */
 
-/* Compares an image with what its container says of it. A compressed image cannot be compared. */
+/* Compares an image with its container's entry for it. A compressed image cannot be compared. */
 static aoticache_status check_payload(const reader *from, part payload, uint32_t arch, bool *is_specific)
 {
     uint8_t header[sizeof(Elf64_Ehdr)];
@@ -330,7 +331,7 @@ static aoticache_status read_entry(const reader *from, part entries, uint64_t *r
     *ret_end = payload.end;
     if (kind == ENTRY_CUBIN)
         status = check_payload(from, payload, arch, &is_specific);
-    if (status == AOTICACHE_OK && (kind == ENTRY_CUBIN || kind == ENTRY_PTX)) /* others are for linking, not running */
+    if (status == AOTICACHE_OK && (kind == ENTRY_CUBIN || kind == ENTRY_PTX)) /* others are for linking only */
         status = add_image(from, payload.offset, arch, kind == ENTRY_PTX, is_specific, (flags & ENTRY_IS_FAMILY) != 0);
     return status;
 }
@@ -365,7 +366,7 @@ static aoticache_status read_container(reader *from, part containers, uint64_t *
     return status;
 }
 
-/* Linkers pad what they put together with zeroes. */
+/* Skips the zeroes with which linkers pad sections that they join. */
 static aoticache_status skip_padding(reader *from, part *containers)
 {
     uint8_t bytes[64];
@@ -399,7 +400,7 @@ static aoticache_status read_containers(reader *from, uint64_t offset, uint64_t 
     return status;
 }
 
-/* Device code that is still to be linked (__nv_relfatbin) does not run, and is not looked at. */
+/* Reads the images in a library. Device code that still has to be linked (__nv_relfatbin) cannot run and is ignored. */
 static aoticache_status read_library(reader *from, const uint8_t *header)
 {
     if (header[EI_CLASS] != ELFCLASS64 || header[EI_DATA] != ELFDATA2LSB)

@@ -1,5 +1,5 @@
 /*
- * loader/cxx_map/cxx_map: the map itself, in C++. No exception leaves these functions: a failure is NULL.
+ * loader/cxx_map/cxx_map: the map itself, in C++. No exception leaves these functions: they return NULL on failure.
  */
 #include "loader/cxx_map/internal.h"
 

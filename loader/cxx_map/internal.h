@@ -1,5 +1,6 @@
 /*
- * loader/cxx_map: a std::unordered_map<std::string, AtenTensorHandle> for libraries that take their constants as one.
+ * loader/cxx_map: a std::unordered_map<std::string, AtenTensorHandle> for libraries that take their constants as such a
+ * map.
  *
  * Private to loader/. libaoticache_cxxbridge.so exports the first three functions with C linkage; it is the only part
  * of the host side that needs libstdc++, and is loaded when the first library asks for a map.
@@ -14,11 +15,11 @@
 extern "C" {
 #endif
 
-/* NULL without memory. */
+/* Returns a new map, or NULL if out of memory. */
 AOTICACHE_ABI_EXPORT AOTInductorConstantMapHandle aoticache_cxx_map_new(const AOTInductorConstantMapEntry *pairs,
                                                                         size_t num_pairs);
 AOTICACHE_ABI_EXPORT void aoticache_cxx_map_free(AOTInductorConstantMapHandle map);
-/* The callback returns false to stop. */
+/* Calls the callback for each pair, until it returns false. */
 AOTICACHE_ABI_EXPORT void aoticache_cxx_map_list(AOTInductorConstantMapHandle map,
                                                  bool (*callback)(void *user, const char *name,
                                                                   AtenTensorHandle tensor),
@@ -28,7 +29,7 @@ AOTICACHE_ABI_EXPORT void aoticache_cxx_map_list(AOTInductorConstantMapHandle ma
 }
 #endif
 
-/* These functions as they were found in the library. */
+/* These functions, as found in the library. */
 typedef struct aoticache_cxx_map_functions {
     __typeof__(&aoticache_cxx_map_new) new_map;
     __typeof__(&aoticache_cxx_map_free) free_map;
@@ -36,8 +37,8 @@ typedef struct aoticache_cxx_map_functions {
 } aoticache_cxx_map_functions;
 
 /*
- * Loads the library at the first call. ret_functions: live as long as the process.
- * Returns: OK, LOAD_FAILED (not found, or refused: why), NO_MEMORY.
+ * Loads the library at the first call. ret_functions: valid as long as the process.
+ * Returns: OK, LOAD_FAILED (not found, or refused; the message has the reason), NO_MEMORY.
  */
 aoticache_status aoticache_cxx_map_functions_get(const aoticache_cxx_map_functions **ret_functions,
                                                  aoticache_error *ret_error);

@@ -1,6 +1,6 @@
 /*
- * loader/cxx_map/load: finds and loads libaoticache_cxxbridge.so. As with the shim, whoever comes first publishes its
- * functions without a lock, and a failure is not kept: the file may be installed later.
+ * loader/cxx_map/load: finds and loads libaoticache_cxxbridge.so. As with the shim, the first thread publishes its
+ * functions without a lock, and a failure is not remembered: the file may be installed later.
  */
 #include "loader/cxx_map/internal.h"
 

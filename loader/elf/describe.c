@@ -1,6 +1,6 @@
 /*
  * loader/elf/describe: which functions a library needs and offers, read from its tables. The public description adds
- * what the shim lacks, by the shim's own tables: nothing is loaded to describe something.
+ * the functions that the shim lacks, according to the shim's tables: describing loads nothing.
  */
 #include "base/arguments.h"
 #include "loader/elf/internal.h"
@@ -62,13 +62,16 @@ void aoticache_name_list_format(const aoticache_name_list *list, char ret_text[A
     }
 }
 
-/* The first character decides nearly always, without a call: this runs for every symbol of a library. */
+/*
+ * Compares the first character first, which nearly always decides without a call: this runs for every symbol of a
+ * library.
+ */
 static inline bool starts_with(const char *text, const char *prefix)
 {
     return text[0] == prefix[0] && strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Whether the name is that of the library, with or without a version: "libx.so", "libx.so.2.6". */
+/* Returns whether the name is the library's, with or without a version: "libx.so", "libx.so.2.6". */
 static bool is_library(const char *name, const char *library)
 {
     size_t length = strlen(library);
@@ -89,8 +92,8 @@ aoticache_needed_kind aoticache_needed_classify(const char *name)
 }
 
 /*
- * Whether PyTorch would provide the symbol: one of its C functions, one of SLEEF's that libtorch_cpu.so exports with
- * them, or a C++ name in PyTorch's namespaces, which old libraries call (_ZN2at..., _ZTIN3c10...).
+ * Returns whether PyTorch provides the symbol: one of its C functions, one of SLEEF's functions that libtorch_cpu.so
+ * also exports, or a C++ name in PyTorch's namespaces, which old libraries call (_ZN2at..., _ZTIN3c10...).
  */
 static bool is_torch_symbol(const char *name)
 {
@@ -114,7 +117,7 @@ static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aotica
     unsigned bind = ELF64_ST_BIND(symbol->st_info);
     if (symbol->st_shndx != SHN_UNDEF)
         return bind == STB_LOCAL || !starts_with(name, "AOTInductor") || aoticache_name_list_add(&names->exports, name);
-    if (bind != STB_GLOBAL) /* a weak one may stay without a definition */
+    if (bind != STB_GLOBAL) /* a weak symbol may stay undefined */
         return true;
     names->finds_itself |=
         starts_with(name, "dladdr") || starts_with(name, "dl_iterate_phdr") || starts_with(name, "dlinfo");
@@ -165,7 +168,7 @@ void aoticache_library_names_free(aoticache_library_names *names)
 /* ---- the public description ---- */
 
 typedef struct description_storage {
-    aoticache_library_description description; /* first: the caller's pointer is also ours */
+    aoticache_library_description description; /* first, so that the caller's pointer points to the storage too */
     aoticache_elf elf;                         /* its string table has all the names */
     aoticache_library_names names;
     aoticache_name_list missing;
@@ -184,7 +187,8 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
     return AOTICACHE_OK;
 }
 
-/* Keeps the wanted symbols that are not defined, and those that the shim has only for a host with a proxy executor. Both lists are sorted, so one pass over each is enough. */
+/* Keeps the wanted symbols that are not defined, and those that the shim has only for a host with a proxy executor.
+Both lists are sorted, so one pass over each is enough. */
 static aoticache_status copy_missing(description_storage *storage, const aoticache_name_list *defined,
                                      aoticache_error *ret_error)
 {

@@ -1,7 +1,7 @@
 /*
  * loader/elf/elf: the tables of a shared library. The dynamic linker finds everything by addresses (program headers,
  * then the dynamic section), never by section headers; so does this reader, so that both see the same tables. The names
- * of the machines that ELF files are for are here too.
+ * of machines are here too.
  */
 #include "loader/elf/internal.h"
 
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* The linkers write about a dozen; a file that claims thousands is damaged. */
+/* Linkers write about a dozen; a file that claims thousands is damaged. */
 #define MAX_PROGRAM_HEADERS 1024
 
 static aoticache_status fail_truncated(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
@@ -96,8 +96,8 @@ uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_fir
 }
 
 /*
- * Large tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would
- * be a part of what a small C process needs in all. The size of the mapping, 0 for none, stands before the table.
+ * Large tables are in mappings of their own: they are read once and freed, and 60 KiB left in the heap would matter for
+ * the memory of a small C process. The size of the mapping, 0 for none, precedes the table.
  */
 typedef struct table_head {
     _Alignas(16) size_t mapped;
@@ -128,7 +128,7 @@ static void table_free(void *table)
         free(head);
 }
 
-/* Reads the table at an address into memory of its own, with one zero byte behind it. */
+/* Reads the table at an address into new memory, with a zero byte after it. */
 static aoticache_status read_table(const aoticache_elf *elf, const char *what, uint64_t address, uint64_t size,
                                    void **ret_table, uint64_t *ret_offset, aoticache_error *ret_error)
 {
@@ -225,8 +225,8 @@ static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_er
 }
 
 /*
- * Returns the value of the last entry with this tag, which is the one the dynamic linker takes; `otherwise` if there is
- * none.
+ * Returns the value of the last entry with this tag, which is the one that the dynamic linker uses; `otherwise` if
+ * there is none.
  */
 static uint64_t dynamic_value(const aoticache_elf *elf, int64_t tag, uint64_t otherwise)
 {
@@ -279,8 +279,8 @@ static aoticache_status highest_bucket(const aoticache_elf *elf, uint64_t offset
 }
 
 /*
- * Counts the symbols by DT_GNU_HASH. They are hashed in the order of the table, so the chain of the highest bucket ends
- * with the last one.
+ * Counts the symbols with DT_GNU_HASH. They are hashed in the order of the table, so the chain of the highest bucket
+ * ends with the last one.
  */
 static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t address, uint64_t *ret_count,
                                           aoticache_error *ret_error)
@@ -330,7 +330,7 @@ static aoticache_status count_symbols(const aoticache_elf *elf, uint64_t symbols
         if (status != AOTICACHE_OK)
             return status;
     }
-    /* A library that exports nothing has an empty hash table; linkers put the strings right behind the symbols. */
+    /* A library that exports nothing has an empty hash table; linkers put the strings directly after the symbols. */
     if (count <= 1 && elf->strings_address > symbols_address)
         count = (elf->strings_address - symbols_address) / sizeof(Elf64_Sym);
     *ret_count = count;

@@ -1,11 +1,11 @@
 /*
- * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it, and what
- * the names in its tables mean to the loader.
+ * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it, and the
+ * meaning of the names in its tables for the loader.
  *
  * Private to loader/. The file is untrusted: every offset and count is checked against the file's size before it is
- * used, and all reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an
- * error, not a signal. The public descriptions of a file (aoticache_library_describe() and
- * aoticache_library_traits_read() of loader/loader.h) are made here too.
+ * used, and all reading is done with pread into private memory, so that a file that shrinks meanwhile causes an error,
+ * not a signal. The public descriptions of a file (aoticache_library_describe() and aoticache_library_traits_read() of
+ * loader/loader.h) are made here too.
  */
 #ifndef AOTICACHE_LOADER_ELF_INTERNAL_H
 #define AOTICACHE_LOADER_ELF_INTERNAL_H
@@ -17,8 +17,8 @@
 /* ---- the tables of a file ---- */
 
 /*
- * An ELF shared library. Of one made for another class or byte order only the first three fields after file_size are
- * set (native is false): the tables are those of 64-bit ELF in this machine's byte order.
+ * An ELF shared library. For another class or byte order only the first three fields after file_size are set (native is
+ * false): the tables are those of 64-bit ELF in this machine's byte order.
  */
 typedef struct aoticache_elf {
     int fd; /* borrowed */
@@ -27,23 +27,23 @@ typedef struct aoticache_elf {
     uint8_t byte_order; /* ELFDATA2LSB, ELFDATA2MSB */
     uint16_t machine;   /* EM_* */
     bool native;
-    uint64_t programs_offset; /* of the program headers, in the file */
+    uint64_t programs_offset; /* offset of the program headers in the file */
     size_t program_count;
     Elf64_Phdr *programs;
-    uint64_t dynamic_offset; /* of the dynamic section, in the file */
+    uint64_t dynamic_offset; /* offset of the dynamic section in the file */
     size_t dynamic_count;    /* entries before the first DT_NULL */
     size_t dynamic_slots;    /* entries that fit in the segment, the DT_NULLs included */
     Elf64_Dyn *dynamic;
     uint64_t strings_address; /* DT_STRTAB */
     size_t strings_size;
-    char *strings; /* with a terminator of our own behind them */
+    char *strings; /* with an added terminator at the end */
     size_t symbol_count;
     Elf64_Sym *symbols;      /* .dynsym, the first (null) entry included */
-    uint64_t symbols_offset; /* of .dynsym, in the file */
+    uint64_t symbols_offset; /* offset of .dynsym in the file */
 } aoticache_elf;
 
 /*
- * Reads the tables. ret_elf is to be closed after OK only.
+ * Reads the tables. The caller closes ret_elf, after OK only.
  * Returns: OK, INVALID (not an ELF shared library, or a truncated or contradictory one), IO, NO_MEMORY.
  */
 aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_error *ret_error);
@@ -56,55 +56,55 @@ aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, 
                                     void *buffer, aoticache_error *ret_error);
 
 /*
- * Whether the segments are in the file and in order, and the tables that the dynamic linker reads in a segment; part of
- * aoticache_elf_open(). Returns: OK, INVALID.
+ * Checks that the segments are in the file and in order, and that the tables that the dynamic linker reads are in a
+ * segment; part of aoticache_elf_open(). Returns: OK, INVALID.
  */
 aoticache_status aoticache_elf_check_layout(const aoticache_elf *elf, aoticache_error *ret_error);
 
-/* A string of the dynamic string table, borrowed; "" where the offset is outside of it. */
+/* Returns a string of the dynamic string table, borrowed; "" if the offset is outside of it. */
 const char *aoticache_elf_string(const aoticache_elf *elf, uint64_t offset);
 
-/* Where the address that this part of the file is mapped to lies; false where it is mapped nowhere. */
+/* Finds the address that this part of the file is mapped to; false if it is not mapped. */
 bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_t size, uint64_t *ret_address);
 
-/* Bytes of address space from the first address that a segment takes to the last. */
+/* Returns the bytes of address space from the first address that a segment takes to the last. */
 uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_first);
 
-/* The class, byte order and machine that this process can load. */
+/* Return the class, byte order and machine that this process can load. */
 uint8_t aoticache_elf_host_byte_order(void);
 uint16_t aoticache_elf_host_machine(void);
 
 #define AOTICACHE_ELF_MACHINE_BYTES 48
-/* "x86_64", "aarch64", "machine 243"; with ", 32-bit" and the like where that is not what the name says. */
+/* Writes "x86_64", "aarch64" or "machine 243"; with ", 32-bit" and the like if the name does not imply it. */
 void aoticache_elf_machine_format(uint16_t machine, uint8_t elf_class, uint8_t byte_order,
                                   char ret_text[AOTICACHE_ELF_MACHINE_BYTES]);
 
 /* ---- lists of names ---- */
 
-/* A growing list; zero it to begin. The names are borrowed, the array is the list's. */
+/* A growing list; zero it to begin. The names are borrowed; the list owns the array. */
 typedef struct aoticache_name_list {
     size_t count, capacity;
     const char **names;
 } aoticache_name_list;
 
-/* false: out of memory, the list is as before. */
+/* Appends a name. false: out of memory, and the list is unchanged. */
 bool aoticache_name_list_add(aoticache_name_list *list, const char *name);
 void aoticache_name_list_free(aoticache_name_list *list);
 
-/* What fits into the message of an error beside its other words. */
+/* What fits into an error message next to its other words. */
 #define AOTICACHE_NAME_LIST_TEXT_BYTES 640
 
-/* "a, b, c"; where not all fit "a, b and 7 more". */
+/* Writes "a, b, c", or "a, b and 7 more" if not all fit. */
 void aoticache_name_list_format(const aoticache_name_list *list, char ret_text[AOTICACHE_NAME_LIST_TEXT_BYTES]);
 
 /* ---- what a library needs and offers ---- */
 
-/* How a DT_NEEDED name concerns us. */
+/* What a DT_NEEDED name means to the loader. */
 typedef enum aoticache_needed_kind {
-    AOTICACHE_NEEDED_SYSTEM,     /* not PyTorch's: left alone */
+    AOTICACHE_NEEDED_SYSTEM,     /* not part of PyTorch: left alone */
     AOTICACHE_NEEDED_TORCH_CPU,  /* libtorch_cpu.so, with or without a version: has the aoti_torch_* functions */
     AOTICACHE_NEEDED_TORCH_CUDA, /* libtorch_cuda*.so, libc10_cuda.so */
-    AOTICACHE_NEEDED_TORCH,      /* libtorch.so, libc10.so: nothing in them that a kernel library needs */
+    AOTICACHE_NEEDED_TORCH,      /* libtorch.so, libc10.so: a kernel library needs nothing from them */
 } aoticache_needed_kind;
 
 aoticache_needed_kind aoticache_needed_classify(const char *name);
@@ -119,17 +119,17 @@ typedef struct aoticache_library_names {
     bool finds_itself; /* imports dladdr or the like: may open its own file to map weights (USE_MMAP_SELF) */
 } aoticache_library_names;
 
-/* Returns: OK, NO_MEMORY. ret_names is to be freed after OK only, before the library is closed. */
+/* Reads the names. The caller frees ret_names, after OK only, before the library is closed. Returns: OK, NO_MEMORY. */
 aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticache_library_names *ret_names,
                                               aoticache_error *ret_error);
 void aoticache_library_names_free(aoticache_library_names *names);
-/* Whether the function calls operators through a proxy executor. */
+/* Returns whether the function calls operators through a proxy executor. */
 bool aoticache_name_is_proxy_executor(const char *function);
 
 /*
- * "aten::cholesky, aten::fft_fft2": the operators that a library calls through PyTorch's proxy executor, as its file
- * names them, in the order they are found, each once; "" where none is named, or where it cannot be read. Cut off after
- * a whole name.
+ * Writes the operators that a library calls through PyTorch's proxy executor, as its file names them: "aten::cholesky,
+ * aten::fft_fft2". They are in the order in which they are found, each once; "" if none is named, or if the file cannot
+ * be read. Cut off after a whole name.
  */
 void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, size_t size);
 

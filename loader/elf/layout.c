@@ -1,8 +1,8 @@
 /*
- * loader/elf/layout: refuses what the dynamic linker would believe and then crash on: segments that are not in the file
+ * loader/elf/layout: refuses what the dynamic linker would accept and then crash on: segments that are not in the file
  * (reading them is a bus error), that overlap or do not fit their alignment, and tables that are in no segment. It
  * maps, relocates and runs constructors by these numbers alone, and checks hardly any of them (glibc elf/dl-load.c).
- * What code and data say is not looked at: that nobody has altered them the digest shows.
+ * Code and data are not examined: the digest shows that nobody has altered them.
  */
 #include "loader/elf/internal.h"
 
@@ -62,7 +62,10 @@ static aoticache_status check_segments(const aoticache_elf *elf, aoticache_error
     return AOTICACHE_OK;
 }
 
-/* Whether one segment with these permissions has the whole range in memory. (What is not in the file is zero there.) */
+/*
+ * Returns whether one segment with these permissions has the whole range in memory. (What is not in the file is zero in
+ * memory.)
+ */
 static bool in_segment(const aoticache_elf *elf, uint64_t first, uint64_t bytes, uint32_t flags)
 {
     for (size_t i = 0; i < elf->program_count; i++) {
@@ -79,7 +82,7 @@ static aoticache_status check_parts(const aoticache_elf *elf, aoticache_error *r
 {
     for (size_t i = 0; i < elf->program_count; i++) {
         const Elf64_Phdr *part = &elf->programs[i];
-        /* Some linkers round the end of the protected part up to the largest page there is. */
+        /* Some linkers round the end of the protected part up to the largest possible page. */
         uint64_t whole_pages = part->p_memsz > 65535 ? part->p_memsz - 65535 : 0;
         if (part->p_type == PT_GNU_RELRO && !in_segment(elf, part->p_vaddr, whole_pages, PF_W))
             return fail_outside(elf, "the part to be protected", part->p_vaddr, part->p_memsz, ret_error);
@@ -96,7 +99,7 @@ static aoticache_status check_parts(const aoticache_elf *elf, aoticache_error *r
     return AOTICACHE_OK;
 }
 
-/* A table of the dynamic section: where it is, how many bytes, and what of one entry. */
+/* A table of the dynamic section: its address, its size, and the size of one entry. */
 typedef struct dynamic_table {
     int64_t address_tag, size_tag; /* DT_NULL: only the address is checked */
     uint32_t entry_bytes;
@@ -134,8 +137,8 @@ static bool find_value(const aoticache_elf *elf, int64_t tag, uint64_t *ret_valu
 }
 
 /*
- * Checks where the tables lie. The linker does not notice a size that is no multiple of an entry, and reads past the
- * end.
+ * Checks that the tables are in segments. The dynamic linker does not notice a size that is not a multiple of an entry,
+ * and reads past the end.
  */
 static aoticache_status check_tables(const aoticache_elf *elf, aoticache_error *ret_error)
 {

@@ -1,7 +1,8 @@
 /*
- * loader/elf/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic
- * linker will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
- * Everything is read from the file; section headers, which only this file looks at, may be missing.
+ * loader/elf/traits: facts in a library's file other than the names of its functions: what made it, what the dynamic
+ * linker will do because of it, what is appended to it. Also finds which names another library, such as
+ * libtorch_cpu.so, defines. Everything is read from the file; section headers, which only this file uses, may be
+ * missing.
  */
 #include "base/arguments.h"
 #include "loader/elf/internal.h"
@@ -16,7 +17,7 @@
 enum { CHUNK_BYTES = 16384, LONGEST_MARK = 64, OPERATORS_BYTES = 4096, COMPILER_BYTES = 160 };
 
 typedef struct traits_storage {
-    aoticache_library_traits traits; /* first: the caller's pointer is also ours */
+    aoticache_library_traits traits; /* first, so that the caller's pointer points to the storage too */
     aoticache_elf elf;
     char compiler[COMPILER_BYTES];
     char operators[OPERATORS_BYTES];
@@ -28,12 +29,12 @@ static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, 
     return aoticache_elf_read(elf, "a part of the file", offset, size, buffer, NULL) == AOTICACHE_OK;
 }
 
-/* ---- who made it ---- */
+/* ---- what made it ---- */
 
 /*
  * Names of types in PyTorch's C++ namespace are in every library that its AOTInductor makes, as run-time type
- * information; a message of ours is in every library that links runtime/, and one of wrapper.h's in those that our build
- * makes of Inductor's code.
+ * information; one of our messages is in every library that links runtime/, and one of wrapper.h in those that
+ * eager/inductor/ builds from Inductor's code.
  */
 static const char pytorch_mark[] = "5torch12aot_inductor";
 static const char runtime_mark[] = "the kernel did not make output %zu (%s)";
@@ -43,7 +44,7 @@ static aoticache_library_maker find_maker(const aoticache_elf *elf)
 {
     char bytes[CHUNK_BYTES];
     bool has_runtime = false, has_inductor = false;
-    /* Chunks overlap, so that no mark is cut by their border. */
+    /* Chunks overlap, so that no marker is cut in two. */
     for (uint64_t offset = 0; offset < elf->file_size; offset += CHUNK_BYTES - LONGEST_MARK) {
         uint64_t left = elf->file_size - offset;
         size_t size = left < sizeof bytes ? (size_t)left : sizeof bytes;
@@ -116,7 +117,7 @@ static void raise_to(uint64_t *end, uint64_t offset, uint64_t size)
         *end = offset + size;
 }
 
-/* Counts the bytes behind everything that segments and sections describe: PyTorch appends weights there. */
+/* Counts the bytes after everything that segments and sections describe: PyTorch appends weights there. */
 static uint64_t count_appended(const aoticache_elf *elf, const section_table *table)
 {
     uint64_t end = 0;
@@ -133,7 +134,10 @@ static uint64_t count_appended(const aoticache_elf *elf, const section_table *ta
 
 /* ---- segments and symbols ---- */
 
-/* A library without the PT_GNU_STACK header asks for an executable stack too: that is its meaning on older machines. */
+/*
+ * Returns whether the library asks for an executable stack. Without a PT_GNU_STACK header it does: that is the rule on
+ * older architectures.
+ */
 static bool wants_executable_stack(const aoticache_elf *elf)
 {
     for (size_t i = 0; i < elf->program_count; i++)
@@ -161,16 +165,19 @@ static const char *find_soname(const aoticache_elf *elf)
 /*
  * ---- the operators that are called through PyTorch's proxy executor ----
  *
- * The call has only a number for the operator; the table that goes with it is in a file of its own. But libraries keep
- * the names of what they call for profilers, as "torch.ops.aten.cholesky.default": those are looked for. They are for
- * messages, so a library without them is none the worse.
+ * The call has only a number for the operator; the table of these numbers is in a separate file. But libraries keep the
+ * names of the operators that they call for profilers, as "torch.ops.aten.cholesky.default", and this code looks for
+ * those. The names are only for messages, so a library may lack them.
  */
 
 #define OPERATOR_MARK "torch.ops."
 
 enum { LONGEST_NAME = 200 };
 
-/* "aten.cholesky.default" becomes "aten::cholesky", "aten.sum.dim_IntList" becomes "aten::sum.dim_IntList". */
+/*
+ * Translates a name: "aten.cholesky.default" becomes "aten::cholesky", "aten.sum.dim_IntList" becomes
+ * "aten::sum.dim_IntList".
+ */
 static bool translate_operator(const char *name, size_t length, char ret_operator[LONGEST_NAME + 2])
 {
     static const char ordinary[] = ".default";
@@ -207,7 +214,7 @@ static bool add_operator(const char *name, size_t length, char *text, size_t siz
     return true;
 }
 
-/* Adds the operators whose mark begins before `limit`; false: the text is full. */
+/* Adds the operators whose marker begins before `limit`; false: the text is full. */
 static bool add_operators_in(const char *bytes, size_t size, size_t limit, char *text, size_t text_size)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
@@ -226,7 +233,10 @@ static bool add_operators_in(const char *bytes, size_t size, size_t limit, char 
 
 void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, size_t size)
 {
-    /* Chunks overlap by what a name can be long: one that begins where it might be cut is left to the next chunk. */
+    /*
+     * Chunks overlap by the length of the longest name: a name that begins so late that it might be cut is left to the
+     * next chunk.
+     */
     enum { OVERLAP = sizeof OPERATOR_MARK + LONGEST_NAME };
     char bytes[CHUNK_BYTES];
     ret_text[0] = '\0';
@@ -302,7 +312,7 @@ void aoticache_library_traits_free(aoticache_library_traits *traits)
     errno = saved;
 }
 
-/* ---- what another library defines ---- */
+/* ---- names that another library defines ---- */
 
 static int compare_names(const void *name, const void *element)
 {

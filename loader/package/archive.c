@@ -1,9 +1,9 @@
 /*
  * loader/package/archive: ZIP archives through libzip: entries, their sizes, their verified contents.
  *
- * libzip is opened with the first archive and stays; its types are those of zip.h, its functions are found by name. It
- * reads through a function of ours, from a descriptor with pread: no path is opened, no file position moved. Leaves to
- * package.c what the entries mean and which of them are acceptable.
+ * libzip is loaded with the first archive and stays loaded; its types come from zip.h, its functions are found by name.
+ * It reads through a callback that uses pread on a descriptor: no path is opened, no file position changed. What the
+ * entries mean and which are acceptable is left to package.c.
  */
 #include "loader/package/internal.h"
 
@@ -20,8 +20,8 @@
 #include <zip.h>
 
 /*
- * The soname that the build found. The other names are those of libzip 1.x in distributions: the functions used
- * are one.
+ * The soname that the build found. The other names are those of libzip 1.x in distributions: all have the functions
+ * used here.
  */
 #ifndef AOTICACHE_ZIP_LIBRARY
 #define AOTICACHE_ZIP_LIBRARY ""
@@ -106,8 +106,8 @@ static aoticache_status status_of_zip_error(const zip_error_t *error, aoticache_
 struct aoticache_archive {
     int fd;
     uint64_t bytes, offset;
-    zip_error_t error; /* of the source */
-    int read_errno;    /* the first of pread(), which libzip may take for the end of the archive; 0: none */
+    zip_error_t error; /* the source's last error */
+    int read_errno;    /* the first error of pread(), which libzip may take for the end of the archive; 0: none */
     zip_t *zip;
     char *name;
 };
@@ -184,10 +184,11 @@ static zip_int64_t source_function(void *user, void *data, zip_uint64_t size, zi
 /* ---- the archive ---- */
 
 /*
- * libzip 1.12 and later compare data descriptors too, and take them to be of 24 bytes wherever the archive ends in a
- * Zip64 record (_zip_checkcons(), lib/zip_open.c). PyTorch writes that record always, and descriptors of 16 bytes, as
- * is right for entries without sizes of 64 bits (APPNOTE 4.3.9.2): there the check would refuse every package. Names
- * that come twice are found by package.c, sizes and checksums when an entry is unpacked.
+ * Returns the flags for opening, without the consistency check for libzip 1.12 and later. Those compare data
+ * descriptors too, and assume 24 bytes for each if the archive ends in a Zip64 record (_zip_checkcons(),
+ * lib/zip_open.c). PyTorch always writes that record, with descriptors of 16 bytes, which is right for entries without
+ * 64-bit sizes (APPNOTE 4.3.9.2): the check would refuse every package. package.c finds duplicate names; sizes and
+ * checksums are checked when an entry is unpacked.
  */
 static int open_flags(void)
 {
@@ -216,7 +217,7 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
                                      "%s is not a sound ZIP archive: %s", archive->name,
                                      zip.error_code_zip(&error) == ZIP_ER_EXISTS ? "it has a name twice"
                                                                                  : zip.error_strerror(&error));
-        zip.source_free(source); /* open_from_source takes it over on success alone */
+        zip.source_free(source); /* open_from_source takes it over only on success */
     }
     zip.error_fini(&error);
     return status;
@@ -324,7 +325,7 @@ static aoticache_status fail_size(const aoticache_archive *archive, uint64_t pos
         name != NULL ? name : "an entry", relation, (unsigned long long)got, (unsigned long long)bytes);
 }
 
-/* libzip compares the checksum when it meets the end, so it is read up to there. */
+/* libzip compares the checksum when it reaches the end, so the file is read up to its end. */
 static aoticache_status unpack_file(aoticache_archive *archive, zip_file_t *file, uint64_t position, uint64_t bytes,
                                     aoticache_archive_take_fn take, void *user, aoticache_error *ret_error)
 {

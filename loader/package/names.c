@@ -1,7 +1,8 @@
 /*
- * loader/package/names: which names an archive may hold, and what the name of a file in a package says of it.
+ * loader/package/names: which names an archive may have, and what the name of a file in a package says about it.
  *
- * Names are untrusted. One that is refused spoils the whole package: who made it meant no good, or the file is damaged.
+ * Names are untrusted. One refused name makes the whole package invalid: its author is malicious, or the file is
+ * damaged.
  */
 #include "loader/package/internal.h"
 
@@ -88,7 +89,7 @@ bool aoticache_package_name_split(const char *name, const char **ret_model, size
                                   const char **ret_file)
 {
     const size_t folder_length = sizeof models_folder - 1;
-    if (strncmp(name, models_folder, folder_length) != 0) { /* below the top folder, which newer packages have */
+    if (strncmp(name, models_folder, folder_length) != 0) { /* below the top directory, which newer packages have */
         name = strchr(name, '/');
         if (name == NULL || strncmp(++name, models_folder, folder_length) != 0)
             return false;
@@ -109,7 +110,7 @@ bool aoticache_package_name_ends(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-/* True for the metadata of a library: "x.wrapper_metadata.json" belongs to "x.wrapper.so". */
+/* Returns true for the metadata of a library: "x.wrapper_metadata.json" belongs to "x.wrapper.so". */
 static bool is_metadata_of(const char *file, const char *library)
 {
     size_t stem = strlen(library) - strlen(".so");
@@ -118,7 +119,7 @@ static bool is_metadata_of(const char *file, const char *library)
 
 aoticache_part_kind aoticache_package_kind_of(const char *file, const char *library)
 {
-    /* The compiler of the package read or wrote these files on the way; weights_config.json describes pickled weights. */
+    /* Intermediate files of the compile; weights_config.json describes pickled weights. */
     static const char *const sources[] = {".cpp",
                                           ".cu",
                                           ".h",

@@ -1,8 +1,8 @@
 /*
- * loader/package/package: from the entries of an archive to models, their parts and their metadata.
+ * loader/package/package: turns the entries of an archive into models, their parts and their metadata.
  *
- * Everything is judged when the package is opened: names, kinds of entries, sizes, compression, which library is the
- * model's own. What is unpacked later was accepted here.
+ * Everything is checked when the package is opened: names, kinds of entries, sizes, compression, which library is the
+ * model's own. Only entries accepted here are unpacked later.
  */
 #include "base/arguments.h"
 #include "loader/package/internal.h"
@@ -20,7 +20,10 @@
 
 #define MAX_ENTRIES 65536
 #define MAX_MODEL_FILES 1000 /* an artifact may have some more (docs/store.md) */
-/* Deflate cannot do better than 1032 to 1; no package that holds machine code comes near what all entries may do. */
+/*
+ * Deflate compresses by 1032 to 1 at most; a package with machine code stays far below the limit for all entries
+ * together.
+ */
 #define MAX_ENTRY_RATIO 1032
 #define MAX_TOTAL_RATIO 100
 #define TOTAL_ALLOWANCE (256ull << 20)
@@ -30,28 +33,28 @@ struct file {
     char *model; /* owned */
     char *name;  /* owned */
     uint64_t bytes;
-    uint64_t position; /* in the archive */
+    uint64_t position; /* index in the archive */
 };
 
 struct model {
-    aoticache_package_model visible; /* first: a pointer to it is one to the whole */
+    aoticache_package_model visible; /* first, so that a pointer to it is a pointer to the whole */
     aoticache_package_part *parts;
-    uint64_t *positions; /* of the parts in the archive */
-    json_t *metadata;    /* NULL where there is none */
+    uint64_t *positions; /* of the parts, as indices in the archive */
+    json_t *metadata;    /* NULL if there is none */
 };
 
 struct aoticache_package {
     aoticache_archive *archive;
-    struct file *files; /* by model, then by name */
+    struct file *files; /* sorted by model, then by name */
     size_t file_count;
     struct model *models;
     size_t model_count;
-    uint64_t metadata_bytes, metadata_values; /* of the models so far */
+    uint64_t metadata_bytes, metadata_values; /* of the models read up to now */
 };
 
 /* ---- the entries ---- */
 
-/* Copies a name for a message and replaces control characters, which would do harm there. */
+/* Copies a name for a message and replaces control characters, which could manipulate a terminal. */
 static const char *printable(const char *name, char ret_text[128])
 {
     snprintf(ret_text, 128, "%s", name);
@@ -69,7 +72,10 @@ static aoticache_status refuse(const aoticache_archive *archive, const char *nam
                                aoticache_archive_name(archive), printable(name, text), reason);
 }
 
-/* Whether an entry is an ordinary file or folder. Its mode is 0 if no Unix program made the archive. */
+/*
+ * Returns whether an entry is an ordinary file or directory. Its mode is 0 if the archive was not made by a Unix
+ * program.
+ */
 static bool is_plain(const aoticache_archive_entry *entry, bool is_folder)
 {
     uint32_t type = entry->mode & S_IFMT;
@@ -203,7 +209,7 @@ static aoticache_status sort_files(aoticache_package *package, aoticache_error *
 /* ---- models ---- */
 
 /*
- * Finds the model's own library: the only one, or the only one that is called NAME.wrapper.so (Triton's CPU backend has a
+ * Finds the model's own library: the only library, or the only one called NAME.wrapper.so (Triton's CPU backend has a
  * library for each kernel). NULL with a reason if that is not clear.
  */
 static const char *find_library(const struct file *files, size_t count, const char **ret_reason)
@@ -245,7 +251,7 @@ static void fill_parts(struct model *model, const struct file *files, size_t cou
     }
 }
 
-/* ---- metadata: the JSON file beside a library says what it was compiled for, and what its author added ---- */
+/* ---- metadata: the JSON file next to a library, with what it was compiled for and what its author added ---- */
 
 struct text {
     char *bytes;
@@ -261,7 +267,10 @@ static aoticache_status append_text(void *user, const void *piece, size_t size, 
     return AOTICACHE_OK;
 }
 
-/* Counts where a value may begin: at the start of the text, and behind these characters outside of strings. */
+/*
+ * Counts the positions at which a value may begin: the start of the text, and after these characters outside of
+ * strings.
+ */
 size_t aoticache_package_metadata_count(const char *text, size_t size)
 {
     size_t count = 1;
@@ -277,7 +286,10 @@ size_t aoticache_package_metadata_count(const char *text, size_t size)
     return count;
 }
 
-/* Parses the JSON object of a library's metadata; the caller releases *ret_metadata by json_decref(). what: for messages. */
+/*
+ * Parses the JSON object of a library's metadata; the caller releases *ret_metadata with json_decref(). what: for
+ * messages.
+ */
 static aoticache_status parse_metadata(const char *text, size_t size, const char *what, json_t **ret_metadata,
                                        aoticache_error *ret_error)
 {
@@ -303,7 +315,7 @@ static const char *metadata_text(const json_t *metadata, const char *name, const
     return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
-/* Lists the metadata. A value that is no string is shown as JSON. */
+/* Lists the metadata. A value that is not a string is passed as JSON text. */
 static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void *user)
 {
     const char *name;
@@ -319,8 +331,8 @@ static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void
 }
 
 /*
- * Checks the size of the metadata of all models read so far. Parsed JSON takes a hundred times its text, and each model
- * may bring some.
+ * Checks the size of the metadata of all models read up to now. Parsed JSON takes a hundred times the memory of its
+ * text, and each model may have some.
  */
 static aoticache_status check_metadata(const aoticache_package *package, const struct model *model, const char *name,
                                        aoticache_error *ret_error)
@@ -346,13 +358,13 @@ static aoticache_status read_metadata_part(aoticache_package *package, struct mo
     aoticache_status status = check_metadata(package, model, found->name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    cleanup_free char *bytes = malloc(found->bytes + 1); /* unpack() hands out no more than found->bytes */
+    cleanup_free char *bytes = malloc(found->bytes + 1); /* unpack() passes on no more than found->bytes */
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
     status =
         aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, append_text, &text, ret_error);
-    if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
+    if (status == AOTICACHE_CORRUPT) { /* opening reports a damaged archive as INVALID */
         status = AOTICACHE_INVALID;
         if (ret_error != NULL)
             ret_error->status = status;

@@ -1,7 +1,7 @@
 /*
  * loader/package/package: reading .pt2 archives, the packages that torch._inductor.aoti_compile_and_package() makes.
  *
- * A package is a ZIP archive (ZIP64, stored or deflated) with one top folder. Its models are in
+ * A package is a ZIP archive (ZIP64, stored or deflated) with one top directory. Its models are in
  * NAME/data/aotinductor/MODEL/: a library, its metadata in JSON, cubins, weights. Archives are read with libzip, which
  * is loaded when the first package is opened. The archive is untrusted: names must not be absolute, nor contain "..",
  * "\" or control characters; sizes are bounded and compared with what is unpacked; checksums are verified.
@@ -25,24 +25,24 @@ typedef enum aoticache_part_kind {
     AOTICACHE_PART_LIBRARY = 0,  /* the .so */
     AOTICACHE_PART_METADATA = 1, /* *_metadata.json of the library */
     AOTICACHE_PART_WEIGHTS = 2,  /* the blob of package_constants_on_disk_format="binary_blob" */
-    AOTICACHE_PART_SIDE = 3,     /* files that the library reads from its folder: cubins, JSON */
+    AOTICACHE_PART_SIDE = 3,     /* files that the library reads from its directory: cubins, JSON */
     AOTICACHE_PART_SOURCE = 4,   /* C++ sources, objects, build files: not needed to run */
 } aoticache_part_kind;
 
 /* A file of a model. Borrowed from the package. */
 typedef struct aoticache_package_part {
-    const char *name; /* without the model's folder: one component */
+    const char *name; /* without the model's directory: one component */
     aoticache_part_kind kind;
     uint64_t bytes; /* unpacked */
 } aoticache_package_part;
 
 /* A model of a package. Borrowed from the package. */
 typedef struct aoticache_package_model {
-    const char *name;       /* "model" */
-    const char *device;     /* from its metadata: "cpu", "cuda"; "cpu" if the metadata does not say */
-    const char *machine;    /* "x86_64"; "": the metadata does not say */
-    const char *cpu_isa;    /* what the compiler was told: "AVX512 AVX512_VNNI"; "": the metadata does not say */
-    const char *capability; /* of the GPU: "90"; "": the metadata does not say */
+    const char *name;    /* "model" */
+    const char *device;  /* from its metadata: "cpu", "cuda"; "cpu" if not in the metadata */
+    const char *machine; /* "x86_64"; "": not in the metadata */
+    const char *cpu_isa; /* the instruction sets it was compiled for: "AVX512 AVX512_VNNI"; "": not in the metadata */
+    const char *capability; /* of the GPU: "90"; "": not in the metadata */
     size_t part_count;
     const aoticache_package_part *parts; /* the library first */
 } aoticache_package_model;
@@ -50,23 +50,23 @@ typedef struct aoticache_package_model {
 /*
  * Reads the archive's directory and the models' metadata.
  *
- * fd: borrowed as long as the package is open; the file must not change meanwhile. name: for messages.
+ * fd: borrowed while the package is open; the file must not change meanwhile. name: for messages.
  * Returns: OK; INVALID (not an archive, damaged, an unsafe name, no model, or a model without a library; the message
- * says which); UNSUPPORTED (encrypted, or another compression, which is named; libzip is missing: the message says what
- * to install); IO; NO_MEMORY.
+ * says which); UNSUPPORTED (encrypted, or another compression, which is named; or libzip is missing, and the message
+ * names what to install); IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_package_open_fd(int fd, const char *name, aoticache_package **ret_package,
                                                          aoticache_error *ret_error);
 AOTICACHE_API void aoticache_package_close(aoticache_package *package);
 
 AOTICACHE_API size_t aoticache_package_num_models(const aoticache_package *package);
-/* NULL past the end. */
+/* Returns a model, or NULL past the end. */
 AOTICACHE_API const aoticache_package_model *aoticache_package_model_at(const aoticache_package *package,
                                                                         size_t position);
 /*
  * Finds a model by its name. name: NULL for the only model, or, if there are several, for the one called "model", which
  * is PyTorch's default name.
- * Returns: OK, NOT_FOUND (the message lists the models that there are).
+ * Returns: OK, NOT_FOUND (the message lists the models).
  */
 AOTICACHE_API aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,
                                                             const aoticache_package_model **ret_model,

@@ -1,9 +1,10 @@
 /*
- * loader/runner/blob: all constants of the active buffer from one blob, which is what a package's weights file is.
+ * loader/runner/blob: sets all constants of the active buffer from one blob, such as a package's weights file.
  *
- * The library's own function for it works once: for constants that have no tensors yet it makes them, as it was
- * compiled to; where they have some it frees the memory under them and leaves them as they are. So what is there
- * already gets its new values as from any other tensors, which lie in the blob then. Both copy.
+ * The library's own function for this works only once: it makes tensors for constants that have none yet, with the
+ * sizes and strides that it was compiled for. If constants have tensors already, it frees the memory under them and
+ * leaves the tensors as they are. So constants that have tensors are updated from tensors over the blob, as in any
+ * other update. Both ways copy.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -33,11 +34,11 @@ aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *r
 
 static const aoticache_update_options one_by_one = {.size = sizeof one_by_one, .partial = true, .from_cpu = true};
 
-/* ---- the first one ---- */
+/* ---- the first blob ---- */
 
 /*
- * The function leaves it as it was whether the constants are to be folded, which an update without any constants sets
- * right: a buffer that was never filled would else not run, one that was folded stay as it was.
+ * Calls the library's function, and then updates no constants at all: only an update makes the library fold again.
+ * Without it, a buffer that was never filled would not run, and one that was folded would keep its folded values.
  */
 static aoticache_status create_from_blob(aoticache_runner *runner, const void *blob, aoticache_error *ret_error)
 {
@@ -53,10 +54,10 @@ static aoticache_status create_from_blob(aoticache_runner *runner, const void *b
     return status == AOTICACHE_UNSUPPORTED ? AOTICACHE_OK : status;
 }
 
-/* ---- later ones ---- */
+/* ---- later blobs ---- */
 
 /*
- * Makes a tensor over the place of a constant in the blob and moves *at behind it. Constants lie one after the other,
+ * Makes a tensor over the bytes of a constant in the blob and advances *at past them. Constants follow each other,
  * padded.
  */
 static aoticache_status wrap_constant(aoticache_runner *runner, size_t position, const void *blob, uint64_t bytes,
@@ -117,11 +118,11 @@ static aoticache_status replace_from_blob(aoticache_runner *runner, const void *
     return status;
 }
 
-/* ---- either ---- */
+/* ---- both ---- */
 
 /*
- * Whether any constant has a tensor, including those over memory that is gone. A library that does not list its
- * constants is trusted to create them.
+ * Finds out whether any constant has a tensor, including those over memory that is gone. A library that does not list
+ * its constants is trusted to create them.
  */
 static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aoticache_error *ret_error)
 {

@@ -1,6 +1,6 @@
 /*
- * loader/runner/buffers: the two buffers of constants as wholes: folding, swapping, freeing, listing; and how changes
- * keep out of the way of runs.
+ * loader/runner/buffers: folds, swaps, frees and lists the two buffers of constants; and keeps changes from colliding
+ * with runs.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -13,8 +13,8 @@
 /* ---- changes and runs ---- */
 
 /*
- * A change of the inactive buffer goes on beside runs in the pool, but for those that may still fold: folding and the
- * filling up of an inactive buffer look at the active one.
+ * Begins a change. A change of the inactive buffer can proceed in parallel with runs in the pool, except runs that may
+ * still fold: folding, and completing an inactive buffer, read the active one.
  */
 aoticache_runner_change aoticache_runner_change_begin(aoticache_runner *runner, bool active)
 {
@@ -45,9 +45,9 @@ void aoticache_runner_active_changed(aoticache_runner *runner)
 /* ---- folding, swapping, freeing ---- */
 
 /*
- * PyTorch's folding of the inactive buffer points a model at it for that time, and leaves it so where it fails: then
- * the model would run on the wrong constants. Swapping points all models at the active buffer; twice changes nothing
- * else.
+ * Swaps the buffers twice, so that all models use the active buffer again. PyTorch's folding of the inactive buffer
+ * points a model at it meanwhile, and leaves it so on failure: the model would then run on the wrong constants.
+ * Swapping points all models at the active buffer; swapping twice changes nothing else.
  */
 static void point_models_at_active(const aoticache_runner *runner)
 {
@@ -98,7 +98,10 @@ static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, con
                                                  "AOTInductorModelContainerRunConstantFolding", code, ret_error);
 }
 
-/* Folding the inactive buffer takes a model as a run does. With one model nothing would be left for runs. */
+/*
+ * Folds the inactive buffer while runs proceed. Folding takes a model, as a run does; with only one model none would be
+ * left for runs.
+ */
 static aoticache_status fold_beside_runs(aoticache_runner *runner, const aoticache_run_options *options,
                                          aoticache_error *ret_error)
 {
@@ -167,7 +170,7 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
                                            "AOTInductorModelContainerSwapConstantBuffer", code, ret_error);
     } else {
         runner->active = 1 - runner->active;
-        aoticache_runner_buffer(runner, false)->folded = true; /* by the next run */
+        aoticache_runner_buffer(runner, false)->folded = true; /* the next run folds it */
         aoticache_runner_buffer(runner, false)->made = true;
     }
     aoticache_runner_active_changed(runner);
@@ -176,8 +179,8 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
 }
 
 /*
- * PyTorch's function leaves the places of folded constants in its map, without tensors; whatever changes the buffer
- * afterwards looks at them, and ends the process. So a buffer that was folded keeps its memory.
+ * Frees the inactive buffer. PyTorch's function leaves the entries of folded constants in its map, without tensors; the
+ * next change of the buffer reads them and ends the process. So a buffer that was folded keeps its memory.
  */
 static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error *ret_error)
 {
@@ -200,7 +203,7 @@ aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runn
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
                                       "it keeps the memory of its inactive buffer", ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    /* The shapes are learnt now, from tensors that may be gone afterwards. */
+    /* Read the shapes first, from tensors that may be gone afterwards. */
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
     if (status == AOTICACHE_OK)
         status = free_inactive(runner, ret_error);

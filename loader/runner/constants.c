@@ -1,6 +1,6 @@
 /*
- * loader/runner/constants: what constants a container has, and finding them by name. These functions of a library read
- * what never changes, so nothing is locked.
+ * loader/runner/constants: lists a container's constants and finds them by name. The library's functions for this read
+ * data that never changes, so nothing is locked.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -112,7 +112,7 @@ size_t aoticache_constant_names_find(const aoticache_constant_names *names, cons
     return low < names->count && strcmp(names->names[low].name, name) == 0 ? low : names->count;
 }
 
-/* Longer names are not compared. */
+/* Finds the nearest name by edit distance. Names longer than AOTICACHE_NAME_DISTANCE_LONGEST are never found. */
 const char *aoticache_constant_names_nearest(const aoticache_constant_names *names, const char *name)
 {
     size_t least = strnlen(name, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 2;

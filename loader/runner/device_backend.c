@@ -1,7 +1,7 @@
 /*
- * loader/runner/device_backend: the registry of kinds of devices. A list that is only ever added to, at its head:
- * taking out marks, nothing is freed. So no lock is needed, runners may point into it, and a child of fork finds it
- * whole.
+ * loader/runner/device_backend: the registry of kinds of devices. It is a list to which entries are only ever added, at
+ * its head: removing sets a flag and frees nothing. So no lock is needed, runners may point into it, and a child after
+ * a fork finds it intact.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -17,7 +17,7 @@
 enum { NAME_BYTES = 32 };
 
 typedef struct registration {
-    aoticache_device_backend backend; /* its name is the one below */
+    aoticache_device_backend backend; /* its name points to the array below */
     char name[NAME_BYTES];
     atomic_bool active;
     struct registration *older;

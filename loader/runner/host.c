@@ -1,6 +1,6 @@
 /*
- * loader/runner/host (hot.h): the functions that plain kernels get of the process that runs them (runtime/kernel.h). They
- * are those of the provider of aoti_torch_*, until somebody brings nearer ones.
+ * loader/runner/host (hot.h): the functions that plain kernels get from the process that runs them (runtime/kernel.h).
+ * They are the functions of the provider of aoti_torch_*, until aoticache_runner_set_host() sets cheaper ones.
  */
 #include "loader/runner/internal.h"
 
@@ -37,7 +37,7 @@ void aoticache_runner_prepare_host(const aoticache_torch *torch)
     const aoticache_kernel_host *none = NULL;
     if (atomic_load(&aoticache_runner_host) != NULL)
         return;
-    __atomic_store_n(&provider, torch, __ATOMIC_RELAXED); /* the process has one; others store the same */
+    __atomic_store_n(&provider, torch, __ATOMIC_RELAXED); /* the process has one provider; all threads store the same */
     atomic_compare_exchange_strong(&aoticache_runner_host, &none, &host_of_provider);
 }
 

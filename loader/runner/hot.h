@@ -1,5 +1,5 @@
 /*
- * loader/runner/hot: a run of a plain kernel, inline, for those who have looked at the arrays and counts.
+ * loader/runner/hot: a run of a plain kernel, inline, for callers that have checked the arrays and counts.
  *
  * Private to loader/runner and eager/holder. The functions are in run.c and host.c.
  */
@@ -12,9 +12,9 @@
 
 #include <stdatomic.h>
 
-/* What every run reads of a runner. A runner begins with it. */
+/* The fields of a runner that every run reads. A runner begins with them. */
 typedef struct aoticache_runner_hot {
-    const aoticache_kernel *plain;     /* run without the container; NULL: not */
+    const aoticache_kernel *plain;     /* run without the container; NULL: not a plain kernel */
     aoticache_kernel_run_fn run_plain; /* plain->run */
     uint32_t num_inputs, num_outputs;
     AOTIProxyExecutorHandle proxy_executor;
@@ -26,28 +26,32 @@ static inline const aoticache_runner_hot *aoticache_runner_hot_of(const aoticach
     return (const aoticache_runner_hot *)(const void *)runner;
 }
 
-/* What plain kernels get of their host; set once there is a runner with one. */
+/* The host's functions for plain kernels; set when the first runner with a plain kernel is created. */
 extern _Atomic(const aoticache_kernel_host *) aoticache_runner_host;
 
-/* From now on they get these, which must stay valid as long as the process. */
+/* Sets these functions for plain kernels; they must stay valid as long as the process. */
 void aoticache_runner_set_host(const aoticache_kernel_host *host);
 
 /*
  * Makes runs fail with INVALID, and the reason, if their inputs do not pass the check. (Code reads its inputs as what it was
  * compiled for, and beyond their end if they are smaller.) To be called before the first run.
  *
- * check: the runner frees it. names: of the inputs, for messages, in one block that the runner frees with free(); may be NULL.
+ * check: the runner frees it. names: the inputs' names, for messages, in one block that the runner frees with free();
+ * may be NULL.
  */
 void aoticache_runner_expect(aoticache_runner *runner, aoticache_check *check, const char **names);
 
-/* After the kernel returned `code`, with outputs missing or a failure: frees what it made. Never OK. */
+/*
+ * Frees the outputs that the kernel made before it returned `code`, a failure or OK with outputs missing. Never returns
+ * OK.
+ */
 aoticache_status aoticache_runner_fail_plain(const aoticache_runner *runner, AtenTensorHandle *outputs,
                                              AOTIRuntimeError code, aoticache_error *ret_error);
 
 /*
- * Runs a plain kernel on the caller's handles, which it borrows. It needs no place in the container and no lock. The
- * container's code and data would be the library's own: with a thousand libraries in turn, more time is spent on
- * fetching those into the processor's caches than on the kernels. After a failure the places of the outputs are NULL.
+ * Runs a plain kernel on the caller's handles, which it borrows. It needs no model of the container and no lock. Each
+ * library has its own container code and data: if a thousand libraries are called in turn, fetching those into the
+ * processor's caches takes longer than the kernels. After a failure the elements of `outputs` are NULL.
  */
 static inline aoticache_status aoticache_runner_run_plain(const aoticache_runner *runner,
                                                           const AtenTensorHandle *inputs, AtenTensorHandle *outputs,
@@ -72,7 +76,7 @@ static inline aoticache_status aoticache_runner_run_plain(const aoticache_runner
     return aoticache_runner_fail_plain(runner, outputs, code, ret_error);
 }
 
-/* As aoticache_runner_run(), with arrays and counts that fit. */
+/* Runs as aoticache_runner_run() does, with arrays and counts already checked. */
 static inline aoticache_status aoticache_runner_run_checked(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                             AtenTensorHandle *outputs, aoticache_error *ret_error)
 {

@@ -1,17 +1,18 @@
 /*
- * loader/runner/run: the way to run. A plain kernel of our own runtime runs without its container. For all others the fast
- * path takes no lock and, with up to 32 tensors, no memory: the counts and functions it needs are in the runner.
+ * loader/runner/run: runs kernels. A plain kernel of our own runtime runs without its container. For all others the
+ * fast path takes no lock and, with up to 32 tensors, no memory: the counts and functions it needs are in the runner.
  *
- * Who frees an input: AOTInductorModelContainerRun and ...RunSingleThreaded take the handles over when the model
- * itself starts, and say so by writing NULL over each (steal_from_raw_handles_to_raii_handles,
- * torch/csrc/inductor/aoti_runtime/utils.h); from then on the library frees them, also when it fails. Where it fails
- * before (no model could be had, constant folding failed) they are still in the array, and ours. So after a failure
- * what is not NULL is freed here; after success nothing is. Libraries not made by PyTorch are held to the same.
+ * Which side frees an input: AOTInductorModelContainerRun and ...RunSingleThreaded take the handles over when the model
+ * itself starts, and write NULL over each (steal_from_raw_handles_to_raii_handles,
+ * torch/csrc/inductor/aoti_runtime/utils.h); from then on the library frees them, also if it fails. If it fails earlier
+ * (no model was available, constant folding failed) they are still in the array, and the runner frees them. So after a
+ * failure every handle that is not NULL is freed here; after success none is. Libraries not made by PyTorch must do the
+ * same.
  *
- * RunSingleThreaded takes the first of the container's free models without asking whether one is free. After runs or
- * a folding in the pool PyTorch's container may count none as free, although all of them are; the first place of its
- * list still names a model that nobody uses as long as the caller is alone, which is what PyTorch's own
- * single-threaded runner rests on as well.
+ * RunSingleThreaded takes the first of the container's free models without checking that one is free. After runs or a
+ * folding in the pool PyTorch's container may count none as free, although all of them are; the first element of its
+ * list still is an unused model as long as the caller is alone, which PyTorch's own single-threaded runner relies on as
+ * well.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -21,7 +22,10 @@
 
 #define HANDLES_ON_STACK AOTICACHE_RUNNER_HANDLES_ON_STACK
 
-/* One run: the inputs are taken; outputs may be there already when it fails. missing: where it was not called. */
+/*
+ * One run: the inputs are taken over; some outputs may exist already when it fails. missing: set if the library was not
+ * called.
+ */
 typedef struct run_call {
     AtenTensorHandle *inputs;
     AtenTensorHandle *made;
@@ -39,7 +43,7 @@ static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *han
         }
 }
 
-/* Compares the inputs with what the runner expects; views: num_inputs places. */
+/* Compares the inputs with what the runner expects; views: num_inputs elements. */
 static aoticache_status compare_inputs(const aoticache_runner *runner, const AtenTensorHandle *inputs,
                                        aoticache_tensor_view *views, aoticache_error *ret_error)
 {
@@ -70,8 +74,8 @@ static __attribute__((noinline)) aoticache_status check_inputs(const aoticache_r
 }
 
 /*
- * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but
- * the right numbers may reach a library.
+ * Checks the counts. PyTorch's own check throws through the C interface, which ends a process that is not C++: only the
+ * right counts may reach a library.
  */
 static aoticache_status check_call(const aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
                                    const AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
@@ -91,7 +95,7 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
     return runner->expected == NULL ? AOTICACHE_OK : check_inputs(runner, inputs, ret_error);
 }
 
-/* ---- one after the other, or several at once ---- */
+/* ---- one after the other, or several at the same time ---- */
 
 static inline AOTIRuntimeError call_library(const aoticache_runner *runner, aoticache_library_run_fn run,
                                             const run_call *call)
@@ -126,8 +130,8 @@ static AOTIRuntimeError run_first(aoticache_runner *runner, run_call *call)
 }
 
 /*
- * With one model, a run that has its turn is alone among runs and needs no pool. With several models, the first run after a
- * change of constants folds them, and is let in alone.
+ * Runs in the second stage. With one model, the run is alone among runs and needs no pool. With several models, the
+ * first run after a change of constants folds them, and runs alone.
  */
 static __attribute__((noinline)) AOTIRuntimeError run_in_turn(aoticache_runner *runner, run_call *call)
 {
@@ -159,8 +163,8 @@ static __attribute__((noinline)) aoticache_status fail_run(const aoticache_runne
 }
 
 /*
- * PyTorch's code gives one handle twice where a model returns a tensor twice. Each output is freed by itself, so the second
- * one gets a handle of its own.
+ * Makes handles distinct. PyTorch's code returns one handle twice if a model returns a tensor twice. Each output is
+ * freed separately, so the second one gets a handle of its own.
  */
 static AOTIRuntimeError separate_outputs(const aoticache_runner *runner, AtenTensorHandle *made)
 {
@@ -179,7 +183,7 @@ static AOTIRuntimeError separate_outputs(const aoticache_runner *runner, AtenTen
 }
 
 /*
- * Runs, and takes the inputs. The library may have written some outputs before it failed: they go to call->made, so the
+ * Runs, and takes over the inputs. The library may write some outputs before it fails: it writes to call->made, so the
  * caller never sees them.
  */
 static inline aoticache_status run_taking(aoticache_runner *runner, run_call *call, AtenTensorHandle *outputs,
@@ -224,7 +228,7 @@ static aoticache_status fail_no_memory(size_t handles, aoticache_error *ret_erro
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", handles);
 }
 
-/* `places` has room for the handles of the inputs, and for the outputs after them. */
+/* Runs on new handles; `places` has space for the handles of the inputs, followed by the outputs. */
 static inline aoticache_status run_in_places(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
                                              AtenTensorHandle *places, AtenTensorHandle *outputs,
                                              aoticache_error *ret_error)
@@ -299,7 +303,10 @@ static void delete_given(const aoticache_runner *runner, AtenTensorHandle *input
 
 /* ---- without the container ---- */
 
-/* The container's functions clear the message as they begin; here that is left to do, so that it names no later failure. */
+/*
+ * Clears the message, as the container's functions do when they begin, so that an old message is not taken for a later
+ * failure's.
+ */
 static void clear_message(const aoticache_runner *runner)
 {
     size_t ignored;
@@ -324,7 +331,7 @@ aoticache_status aoticache_runner_fail_plain(const aoticache_runner *runner, Ate
     return status;
 }
 
-/* The outputs are written on success alone. */
+/* Runs a plain kernel. The outputs are written only on success. */
 static inline aoticache_status run_plain(const aoticache_runner *runner, const AtenTensorHandle *inputs,
                                          AtenTensorHandle *outputs, aoticache_error *ret_error)
 {
@@ -374,7 +381,7 @@ aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aotic
     aoticache_run_options chosen;
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen, ret_error);
-    if (status != AOTICACHE_OK) /* whether the inputs were to be taken is unknown: they stay the caller's */
+    if (status != AOTICACHE_OK) /* whether to take the inputs over is unknown: the caller keeps them */
         return status;
     status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     if (status != AOTICACHE_OK) {

@@ -1,6 +1,6 @@
 /*
- * loader/runner/run_lock: waiting is done without locks: a run takes microseconds as a rule, so a waiter
- * spins a little, then yields, then sleeps for as long as it has waited already, a millisecond at most.
+ * loader/runner/run_lock: waiting without locks: a run usually takes microseconds, so a waiter spins a little, then
+ * yields, then sleeps for as long as it has waited already, a millisecond at most.
  */
 #include "loader/runner/run_lock.h"
 
@@ -8,14 +8,17 @@
 #include <sched.h>
 #include <time.h>
 
-/* In `inside`: a change is in, or waits for runs to leave; those who waited for a change come before the next one. */
+/*
+ * Bits of `inside`: a change is inside, or waits for runs to leave; runs that waited for a change enter before the next
+ * change.
+ */
 #define CHANGE (1u << 31)
 #define RUNS_FIRST (1u << 30)
 #define RUNS (RUNS_FIRST - 1)
 
 enum { SPINS = 300, YIELDS = 20, FIRST_SLEEP_NS = 4000, LONGEST_SLEEP_NS = 1000000 };
 
-/* After so many rounds of waiting, some ten milliseconds, a run is starving; then it looks more often. */
+/* After this many rounds of waiting, some ten milliseconds, a run is starving; then it checks more often. */
 enum { STARVING_ROUND = SPINS + YIELDS + 16, STARVING_SLEEP_NS = 200000 };
 
 static inline void relax(void)
@@ -34,7 +37,7 @@ static void sleep_for(long ns)
     errno = saved;
 }
 
-/* Waits a little, and longer in later rounds. *round is 0 at first, and counts the rounds. */
+/* Waits a little, and longer in later rounds. *round counts the rounds, from 0. */
 static void wait_a_little(unsigned *round)
 {
     unsigned now = (*round)++;
@@ -102,8 +105,8 @@ static void enter_starving(aoticache_run_lock *lock)
 }
 
 /*
- * A run that has waited long is marked as starving: other threads that run without a pause would never leave it a free
- * moment.
+ * Enters. A run that has waited long is marked as starving: otherwise other threads that run without a pause would
+ * never let it in.
  */
 void aoticache_run_lock_enter_shared(aoticache_run_lock *lock)
 {
@@ -147,8 +150,8 @@ void aoticache_run_lock_enter_exclusive(aoticache_run_lock *lock)
 }
 
 /*
- * Nobody but the leaver writes to `inside` here. A run that waits now does so until it is let in, and takes the bit
- * away then; without it, changes that follow each other closely would leave no moment for a run that sleeps.
+ * Leaves. Only the leaving thread writes to `inside` here. A run that waits now keeps the bit set until it is inside,
+ * and then clears it; without the bit, changes in quick succession would never let a sleeping run in.
  */
 void aoticache_run_lock_leave_exclusive(aoticache_run_lock *lock)
 {

@@ -1,5 +1,5 @@
 /*
- * loader/runner/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in run.c,
+ * loader/runner/runner: creates and frees a container on a device, and reads its properties. Runs are in run.c,
  * constants in the other files that internal.h lists.
  */
 #include "base/arguments.h"
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PyTorch makes every model at once: beyond this it is a mistake, and would end in a process without memory. */
+/* PyTorch creates all models immediately: a larger number is a mistake, and the process would run out of memory. */
 #define NUM_MODELS_MAX 4096
 
 /* ---- creating ---- */
 
-/* The oldest libraries know only two devices, and no index. */
+/* Creates a container in the oldest libraries, which know only two devices and no index. */
 static aoticache_status create_by_kind(aoticache_runner *runner, const aoticache_runner_options *options,
                                        aoticache_error *ret_error)
 {
@@ -106,7 +106,10 @@ static aoticache_status read_counts(aoticache_runner *runner, aoticache_error *r
     return status;
 }
 
-/* Whether runs need no container. A backend's own container is its own matter, and so is who asked for the pool. */
+/*
+ * Finds out whether runs need no container. Not used with a backend that creates its own containers, or if the caller
+ * asked for the pool.
+ */
 static void find_plain_kernel(aoticache_runner *runner, const aoticache_runner_options *options)
 {
     __typeof__(&aoticache_plain_kernel_v3) get = runner->library->plain_kernel;
@@ -165,7 +168,7 @@ static aoticache_status read_options(const aoticache_runner_options *options, ao
     return AOTICACHE_OK;
 }
 
-/* Makes a runner without a container. NULL without memory. */
+/* Makes a runner without a container. Returns NULL if out of memory. */
 static aoticache_runner *runner_new(aoticache_library *library, const aoticache_runner_options *options)
 {
     cleanup_free aoticache_runner *runner = aligned_alloc(AOTICACHE_RUNNER_CACHE_LINE, sizeof *runner);
@@ -188,7 +191,7 @@ static aoticache_runner *runner_new(aoticache_library *library, const aoticache_
     return steal_ptr(&runner);
 }
 
-/* ---- what is made ready meanwhile ---- */
+/* ---- preparation in parallel ---- */
 
 static void *prepare(void *user)
 {
@@ -197,7 +200,7 @@ static void *prepare(void *user)
     return NULL;
 }
 
-/* Once for a library. False: there is nothing to prepare, or no thread for it. */
+/* Starts the preparation, once per library. False: nothing to prepare, or no thread for it. */
 static bool begin_preparing(aoticache_library *library, pthread_t *ret_thread)
 {
     return library->prepare_products != NULL && !atomic_exchange(&library->is_prepared, true) &&
@@ -296,7 +299,7 @@ void aoticache_runner_expect(aoticache_runner *runner, aoticache_check *check, c
     runner->expected_names = names;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- properties ---- */
 
 aoticache_library *aoticache_runner_library(const aoticache_runner *runner)
 {

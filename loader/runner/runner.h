@@ -1,5 +1,5 @@
 /*
- * loader/runner/runner: the host's handle on one container of a library: running, constants, folding, swapping.
+ * loader/runner/runner: the host's handle to one container of a library: running, constants, folding, swapping.
  *
  * The counterpart of PyTorch's AOTIModelContainerRunner (torch/csrc/inductor/aoti_runner/model_container_runner.h,
  * 2.13), one type for all devices.
@@ -20,9 +20,9 @@
  * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_lock.h
  * lists them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold,
  * swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees
- * every change that ended before it began. Work on the inactive buffer goes on beside runs in the pool. Changes and
- * listings happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most; nobody
- * starves. Without contention this costs one atomic exchange, two loads and one store.
+ * every change that ended before it began. Work on the inactive buffer proceeds in parallel with runs in the pool.
+ * Changes and listings happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most;
+ * nobody starves. Without contention this costs one atomic exchange, two loads and one store.
  *
  * On a GPU, a run may still be under way when the function has returned. As in PyTorch, changes of constants do not
  * wait for it: synchronise the streams of earlier runs before you update, swap and update, or free the buffer that they
@@ -46,7 +46,7 @@ typedef struct aoticache_runner_options {
     const char *device;                     /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
     size_t num_models;                      /* how many threads can run at once (others wait); 0: 1; 4096 at most */
     const char *directory;                  /* where side files (cubins) are; NULL: none */
-    AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed while the runner lives */
+    AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed as long as the runner */
     bool pool_only;                         /* never take the fast path */
 } aoticache_runner_options;
 
@@ -55,7 +55,7 @@ typedef struct aoticache_runner_options {
 /*
  * Creates a container on a device. Holds a reference to the library.
  *
- * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate where a library has only that).
+ * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate if a library has only that).
  * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: there is
  * no such GPU, the kernels are for another architecture, or the driver is too old; the message names both sides);
  * INVALID (an unknown device, with a list of those that are known; too many models); NO_MEMORY.
@@ -66,18 +66,18 @@ AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *librar
 AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
 AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
 
-/* The library, borrowed; the device as it was given, "cpu" for NULL. */
+/* Return the library, borrowed, and the device as it was given, "cpu" for NULL. */
 AOTICACHE_API aoticache_library *aoticache_runner_library(const aoticache_runner *runner);
 AOTICACHE_API const char *aoticache_runner_device(const aoticache_runner *runner);
 
 AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
 AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
-/* Borrowed from the library; NULL past the end, or if the library has no names. */
+/* Return a name, borrowed from the library; NULL past the end, or if the library has no names. */
 AOTICACHE_API const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position);
 AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position);
 
 /*
- * Gives two JSON texts that say how inputs and outputs make up the arguments and results of the Python function
+ * Returns two JSON texts that describe how inputs and outputs make up the arguments and results of the Python function
  * (serialized TreeSpecs of torch.utils._pytree). They are borrowed from the library; "" if it has none.
  * Source: AOTInductorModelContainerGetCallSpec. Returns: OK, UNSUPPORTED (not exported), RUN_FAILED.
  */
@@ -90,21 +90,22 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * Runs the kernel on the device's current stream.
  *
  * inputs:  borrowed; the library gets new handles of them.
- * outputs: num_outputs places. On OK the tensors are the caller's, and NULL is a result that is None; on failure nothing is
- *          written.
+ * outputs: num_outputs elements. On OK the caller frees the tensors, and NULL stands for a result that is None; on
+ *          failure
+ *                   nothing is written.
  *
  * Allocates no memory of its own if there are at most 32 inputs and outputs together.
  *
  * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
- * Returns: OK; INVALID (wrong counts; the message has both numbers; of a package or a stored model: an input with a dtype, size or
- * stride that it was not compiled for; the message names both sides); RUN_FAILED (with the library's own message, and,
- * if a function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant has no value: it is
- * named); NO_MEMORY.
+ * Returns: OK; INVALID (wrong counts; the message has both numbers; or, for a package or a stored model, an input with
+ * a dtype, size or stride that it was not compiled for; the message names both sides); RUN_FAILED (with the library's
+ * own message, and, if a function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant,
+ * which is named, has no value); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                     size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
                                                     aoticache_error *ret_error);
-/* As aoticache_runner_run(), but takes the inputs, even on failure: no new handles are made. */
+/* Runs as aoticache_runner_run() does, but takes over the inputs, even on failure: no new handles are made. */
 AOTICACHE_API aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs,
                                                              size_t num_inputs, AtenTensorHandle *outputs,
                                                              size_t num_outputs, aoticache_error *ret_error);
@@ -119,8 +120,8 @@ typedef struct aoticache_run_options {
 #define AOTICACHE_RUN_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_run_options)
 
 /*
- * As aoticache_runner_run(), with options, which may be NULL. With steal_inputs every place of the array is NULL
- * afterwards; if the options themselves are INVALID, nothing is taken.
+ * Runs as aoticache_runner_run() does, with options, which may be NULL. With steal_inputs every element of the array is
+ * NULL afterwards; if the options themselves are INVALID, nothing is taken.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                                          AtenTensorHandle *inputs, size_t num_inputs,
@@ -140,8 +141,8 @@ typedef enum aoticache_constant_type {
 
 /* Strings are borrowed from the library. */
 typedef struct aoticache_constant {
-    const char *name;         /* the library's own: "layer_weight" */
-    const char *original_fqn; /* the model's: "layer.weight"; for a folded constant its name, or "" */
+    const char *name;         /* the library's name: "layer_weight" */
+    const char *original_fqn; /* the model's name: "layer.weight"; for a folded constant `name`, or "" */
     int32_t dtype;            /* aoticache_dtype; -1: the library does not say */
     int32_t type;             /* aoticache_constant_type; UNKNOWN: the library does not say */
     bool from_folded;         /* made by constant folding: cannot be updated */
@@ -159,7 +160,7 @@ typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* update the inactive buffer: visible after a swap */
     bool partial;      /* not every constant has to be named. Without this, only those may be left out that PyTorch's
-                        * libraries accept: a model's buffers, constants that tracing made, empty parameters */
+                        * libraries allow to be: a model's buffers, constants that tracing made, empty parameters */
     bool user_managed; /* do not copy: the tensors' own memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */
@@ -170,36 +171,36 @@ typedef struct aoticache_update_options {
 /*
  * Gives constants new values.
  *
- * options: NULL: the defaults. by_fqn: all constants that share an FQN get the value. from_cpu: where the
- *          library has no function for it (PyTorch before 2.13), tensors are copied to its device first; INVALID together
- *          with user_managed.
+ * options: NULL: the defaults. by_fqn: all constants that share an FQN get the value. from_cpu: if the library has no
+ *          function for it (PyTorch before 2.13), tensors are copied to its device first; INVALID together with
+ *          user_managed.
  * pairs:   names and tensors, borrowed for the call. With user_managed, the tensors (handles and memory) are borrowed
  *          until another update replaces them in that buffer, or the runner is gone.
  *
- * Checked before anything changes: every name is that of a constant (the message suggests the nearest name), none is
- * given twice, and none is that of a folded constant. Every tensor has the constant's dtype, sizes, strides and kind of
+ * Checked before anything changes: every name belongs to a constant (the message suggests the nearest name), none is
+ * given twice, and none belongs to a folded constant. Every tensor has the constant's dtype, sizes, strides and kind of
  * device (the message has both). A tensor may be part of a larger one; only its elements are read. The stride of a
  * dimension with one element does not matter.
  *
  * Sizes and strides are known from the tensors that the library makes of its own weights or of a blob. If it has
- * neither yet, fewer checks are possible. Before the change: the dtype, that the bytes fit into the constant's place,
- * and that no elements share memory (user_managed tensors must fill the place). After the copy: the sizes; if they
- * differ, the constant has no value and the result is INVALID. Strides are trusted. A library of PyTorch 2.6 tells
+ * neither yet, fewer checks are possible. Before the change: the dtype, that the bytes fit into the constant's memory,
+ * and that no elements share memory (user_managed tensors must fill that memory). After the copy: the sizes; if they
+ * differ, the constant has no value and the result is INVALID. Strides are trusted. A library of PyTorch 2.6 reports
  * neither bytes nor tensors: only the dtype is checked.
  *
  * Constants that are not named: in the active buffer they keep their values. In the inactive buffer parameters keep
  * theirs; other constants that an update may leave out get a copy of the active buffer's value (as in PyTorch, even if
  * the update is partial or user_managed), or keep their own if the active buffer has none. If neither buffer has a
- * value, the update is INVALID. An update is also INVALID if it names, or would copy, a constant that is no strided
+ * value, the update is INVALID. An update is also INVALID if it names, or would copy, a constant that is not a strided
  * tensor because the compile chose its layout (oneDNN's, in a frozen model): PyTorch would copy the wrong number of
  * bytes.
  *
- * Uses the library's function that takes pairs if there is one; else the one that takes a C++ map, for which
+ * Uses the library's function that takes pairs if there is one; otherwise the one that takes a C++ map, for which
  * libaoticache_cxxbridge.so is loaded.
  *
  * Source: AOTInductorModelContainerUpdateConstantBuffer, ...InactiveConstantBuffer, ...UserManagedConstantBuffer,
  * ...ConstantBufferFromCpu, and their forms with Pairs.
- * Returns: OK; INVALID; UNSUPPORTED (the library has no function for it: named); LOAD_FAILED (no
+ * Returns: OK; INVALID; UNSUPPORTED (the library has no function for it; it is named); LOAD_FAILED (no
  * libaoticache_cxxbridge.so); RUN_FAILED (the library's own message); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runner *runner,
@@ -207,7 +208,8 @@ AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runne
                                                                  const AOTInductorConstantMapEntry *pairs,
                                                                  size_t num_pairs, aoticache_error *ret_error);
 
-/* Bytes of the blob that holds all constants which are not folded (AOTInductorModelContainerGetConstantsBlobSize).
+/* Returns the bytes of the blob that holds all constants which are not folded
+ * (AOTInductorModelContainerGetConstantsBlobSize).
  * Returns: OK, UNSUPPORTED, RUN_FAILED. */
 AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner,
                                                                      uint64_t *ret_bytes, aoticache_error *ret_error);
@@ -220,8 +222,8 @@ AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aotic
  *
  * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, since it gives constants
  * memory only once; otherwise AOTInductorModelContainerUpdateConstantBuffer.
- * Returns: OK; INVALID (another size; the message has both; or constants of a library without weights got values by
- * name before the first blob, so that their strides in a blob are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
+ * Returns: OK; INVALID (another size; the message has both sizes; or constants of a library without weights got values
+ * by name before the first blob, so that their strides in a blob are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
  * libaoticache_cxxbridge.so); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
@@ -242,14 +244,14 @@ AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner 
 /*
  * Swaps the active and the inactive buffer. Runs fail while the active buffer lacks a constant: one that was never
  * updated, or not since the buffer was freed. (PyTorch's libraries would end the process. A library without
- * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked which constants it has, and is trusted.)
+ * AOTInductorModelContainerExtractConstantsMapEntries cannot list its constants, and is trusted.)
  * Source: AOTInductorModelContainerSwapConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED.
  */
 AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
 /*
- * Frees the inactive buffer: it has no values any more, until updates give it new ones. A buffer whose constants have
- * been folded keeps its memory, because PyTorch's libraries would end the process at its next update. User-managed
- * memory is not read any more in either case.
+ * Frees the inactive buffer: it has no values until updates give it new ones. A buffer whose constants have been folded
+ * keeps its memory, because PyTorch's libraries would end the process at its next update. User-managed memory is not
+ * read any more in either case.
  * Source: AOTInductorModelContainerFreeInactiveConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED, LOAD_FAILED (no
  * libaoticache_cxxbridge.so), NO_MEMORY.
  */
@@ -290,7 +292,7 @@ typedef struct aoticache_device_backend {
     aoticache_status (*create)(void *user, const aoticache_library *library, const char *device, size_t num_models,
                                const char *directory, AOTInductorModelContainerHandle *ret_container,
                                aoticache_error *ret_error);
-    /* Returns the stream for runs that name none. Without this function that is NULL. */
+    /* Returns the stream for runs that name none. Without this function it is NULL. */
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
 } aoticache_device_backend;
 
@@ -303,7 +305,7 @@ typedef struct aoticache_device_backend {
 AOTICACHE_API aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend,
                                                                  aoticache_error *ret_error);
 /*
- * Takes the newest registration of a name back; the one before it counts again. Runners that use the backend go on
+ * Removes the newest registration of a name; the one before it takes effect again. Runners that use the backend keep
  * using it, so what it points to must outlive them. Returns: OK, INVALID, NOT_FOUND.
  */
 AOTICACHE_API aoticache_status aoticache_device_backend_unregister(const char *name, aoticache_error *ret_error);

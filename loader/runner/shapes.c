@@ -1,11 +1,11 @@
 /*
- * loader/runner/shapes: what a tensor must look like to become a constant. PyTorch's libraries ask nothing: they copy
- * as many bytes as the tensor's storage has, and lay the constant's own sizes and the tensor's strides over them.
+ * loader/runner/shapes: what a tensor must look like to become a constant. PyTorch's libraries check nothing: they copy
+ * as many bytes as the tensor's storage has, and use the constant's own sizes and the tensor's strides for them.
  *
- * No function of a library tells sizes and strides. The tensors tell them that the library itself made of its weights
- * or of a blob, so they are looked at once, before anything is changed. Of a library without weights nothing is known
- * until it has some: it takes the sizes that it was compiled with and the strides that it is given, and the former
- * show afterwards.
+ * No function of a library returns sizes and strides. The tensors that the library itself made from its weights or from
+ * a blob have them, so these are read once, before anything is changed. For a library without weights nothing is known
+ * until it has some: it uses the sizes that it was compiled with and the strides of the given tensor, and the sizes can
+ * be read afterwards.
  */
 #include "loader/runner/internal.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- learning ---- */
+/* ---- reading shapes ---- */
 
 static aoticache_status set_shape(aoticache_constant_shape *shape, const aoticache_tensor_view *view,
                                   bool strides_known, aoticache_error *ret_error)
@@ -38,7 +38,10 @@ static aoticache_status set_shape(aoticache_constant_shape *shape, const aoticac
     return AOTICACHE_OK;
 }
 
-/* What a compile has laid out for oneDNN says that it has strides, and no storage. */
+/*
+ * Returns whether the tensor is strided. A tensor that a compile laid out for oneDNN claims to have strides but has no
+ * storage.
+ */
 static bool is_strided(AtenTensorHandle tensor)
 {
     const aoticache_torch_provider *provider;
@@ -77,7 +80,7 @@ aoticache_status aoticache_runner_learn_shapes(aoticache_runner *runner, bool ag
     if (runner->num_constants == 0 || !aoticache_runner_can_list(runner) || (runner->shapes_learned && !again))
         return AOTICACHE_OK;
     aoticache_status status = learn_from_buffer(runner, false, ret_error);
-    if (status == AOTICACHE_OK && !again) /* buffers may have changed places, and neither was changed yet */
+    if (status == AOTICACHE_OK && !again) /* buffers may have been swapped, and neither was changed yet */
         status = learn_from_buffer(runner, true, ret_error);
     if (status == AOTICACHE_OK)
         runner->shapes_learned = true;
@@ -95,7 +98,7 @@ uint64_t aoticache_constant_padded(uint64_t bytes)
     return over == 0 ? bytes : bytes + (CONSTANT_ALIGNMENT - over);
 }
 
-/* Counts the bytes from the first element to the last. False: more than 64 bits count. */
+/* Counts the bytes from the first element to the last. False: the number does not fit into 64 bits. */
 static bool count_bytes(const aoticache_tensor_view *view, uint64_t *ret_bytes)
 {
     uint64_t last = 0, reach;
@@ -142,7 +145,7 @@ static bool same_sizes(const aoticache_constant_shape *shape, const aoticache_te
            (view->ndim == 0 || memcmp(view->sizes, shape->sizes, (size_t)view->ndim * sizeof *view->sizes) == 0);
 }
 
-/* Whether the strides are the same. The stride of a dimension with at most one element does not matter. */
+/* Returns whether the strides are the same. The stride of a dimension with at most one element does not matter. */
 static bool same_strides(const aoticache_constant_shape *shape, const aoticache_tensor_view *view)
 {
     for (int64_t d = 0; view->numel > 0 && d < view->ndim; d++)
@@ -163,9 +166,9 @@ static aoticache_status check_dtype(const aoticache_runner *runner, const aotica
 }
 
 /*
- * Checks what can be checked when the strides are unknown. A tensor must not be too long for the constant's place, and
- * its elements must not share memory. (The place may be longer than the constant: it has the whole storage that the
- * model's tensor was a part of.) exact: the tensor must fill the place.
+ * Checks what can be checked when the strides are unknown. A tensor must not be larger than the constant's memory, and
+ * its elements must not share memory. (The constant's memory may be larger than the constant: it is the whole storage
+ * that the model's tensor was a part of.) exact: the tensor must fill that memory.
  */
 static aoticache_status check_bytes(const aoticache_runner *runner, const aoticache_constant *constant,
                                     const aoticache_tensor_view *view, bool exact, aoticache_error *ret_error)
@@ -212,7 +215,7 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
         status = aoticache_tensor_get_view(tensor, &view, ret_error);
     if (status == AOTICACHE_OK)
         status = check_dtype(runner, &constant, &view, ret_error);
-    if (status == AOTICACHE_OK && shape->strides == NULL) /* memory that is read in place must be long enough, too */
+    if (status == AOTICACHE_OK && shape->strides == NULL) /* uncopied memory must be large enough, too */
         status = check_bytes(runner, &constant, &view, options->user_managed && shape->sizes == NULL, ret_error);
     if (status != AOTICACHE_OK || shape->sizes == NULL)
         return status;
@@ -223,7 +226,7 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
     return check_device(runner, &constant, shape, &view, options->from_cpu, ret_error);
 }
 
-/* Compares the tensor that was given with the one that the library made of it, which has the library's own sizes. */
+/* Compares the given tensor with the one that the library made from it, which has the library's own sizes. */
 aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t position, AtenTensorHandle given,
                                               AtenTensorHandle taken, aoticache_error *ret_error)
 {

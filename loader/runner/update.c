@@ -1,12 +1,12 @@
 /*
- * loader/runner/update: new values for constants. The caller's names and tensors are checked before the library hears
- * of them, because PyTorch's leave out silently what they do not know and believe the rest.
+ * loader/runner/update: new values for constants. The caller's names and tensors are checked before they are passed to
+ * the library, because PyTorch's libraries silently ignore names that they do not know and trust the rest.
  *
- * What the library gets instead of the caller's tensors. It copies as many bytes as the storage of a tensor has, from
- * the tensor's first element on, and adds the offset once more: so it gets a new tensor over the same elements, whose
- * storage is these alone. And an update of the inactive buffer takes what the model keeps beside its parameters, and
- * is not named, from the active one, without looking whether it is there; user-managed, the two buffers would share
- * it: so these are named too.
+ * The library does not get the caller's tensors themselves. It copies as many bytes as a tensor's storage has, from the
+ * tensor's first element on, and adds the offset once more: so it gets a new tensor over the same elements, whose
+ * storage is only these. An update of the inactive buffer also takes the model's other values (not parameters) that are
+ * not named from the active buffer, without checking that they exist; in a user-managed update the two buffers would
+ * share them. So the update names these too.
  */
 #include "base/arguments.h"
 #include "loader/runner/internal.h"
@@ -156,8 +156,8 @@ static aoticache_status fail_unknown_name(const aoticache_runner *runner, const 
 }
 
 /*
- * Puts the tensor of one pair in place. A model that uses one tensor under two names may have two constants with one
- * FQN: both get the value.
+ * Stores the tensor of one pair at its constant's position. A model that uses one tensor under two names may have two
+ * constants with one FQN: both get the value.
  */
 static aoticache_status place_pair(const aoticache_runner *runner, const aoticache_constant_names *names, size_t found,
                                    const AOTInductorConstantMapEntry *pair, AtenTensorHandle *handles,
@@ -178,7 +178,7 @@ static aoticache_status place_pair(const aoticache_runner *runner, const aoticac
     return AOTICACHE_OK;
 }
 
-/* Puts the tensor of each pair in its constant's place. handles: one place for each constant of the library. */
+/* Stores the tensor of each pair at its constant's position. handles: one element for each constant of the library. */
 static aoticache_status place_pairs(const aoticache_runner *runner, const aoticache_constant_names *names,
                                     const AOTInductorConstantMapEntry *pairs, size_t num_pairs,
                                     AtenTensorHandle *handles, aoticache_error *ret_error)
@@ -198,17 +198,17 @@ static aoticache_status place_pairs(const aoticache_runner *runner, const aotica
 
 /* ---- one update ---- */
 
-/* Each list has a place for every constant of the library. */
+/* Each list has an element for every constant of the library. */
 typedef struct update_plan {
     aoticache_runner *runner;
     const aoticache_update_options *options;
-    AtenTensorHandle *given; /* the caller's */
-    AtenTensorHandle *kept;  /* of constants that are not named: what a buffer has */
-    AtenTensorHandle *fresh; /* over the elements of either; ours */
-    AtenTensorHandle *found; /* for looking at buffers */
+    AtenTensorHandle *given; /* the caller's tensors */
+    AtenTensorHandle *kept;  /* for constants that are not named: the tensor in a buffer */
+    AtenTensorHandle *fresh; /* new tensors over the elements of either; freed here */
+    AtenTensorHandle *found; /* for listing buffers */
     AOTInductorConstantMapEntry *list;
-    bool completed; /* all that the library may take from the active buffer is in `kept` */
-    bool keeps;     /* something is */
+    bool completed; /* everything that the library may take from the active buffer is in `kept` */
+    bool keeps;     /* `kept` is not empty */
 } update_plan;
 
 static void plan_free(update_plan *plan)
@@ -246,11 +246,11 @@ static aoticache_status plan_make(aoticache_runner *runner, const aoticache_upda
     return status;
 }
 
-/* ---- what is not named ---- */
+/* ---- constants that are not named ---- */
 
 /*
- * Whether PyTorch's libraries let an update leave the constant out: constants that tracing made, buffers of the model,
- * and empty parameters.
+ * Returns whether PyTorch's libraries let an update leave the constant out: constants that tracing made, buffers of the
+ * model, and empty parameters.
  */
 static bool may_be_left_out(const aoticache_runner *runner, size_t position)
 {
@@ -266,8 +266,8 @@ static bool is_left_out(const update_plan *plan, size_t position)
 }
 
 /*
- * Whether the update lacks a constant that it must name. The library refuses such an update itself, before it changes
- * anything.
+ * Returns whether the update lacks a constant that it must name. The library refuses such an update itself, before it
+ * changes anything.
  */
 static bool lacks_what_it_must_name(const update_plan *plan)
 {
@@ -278,8 +278,8 @@ static bool lacks_what_it_must_name(const update_plan *plan)
 }
 
 /*
- * Keeps the value of a constant that is not named: that of the active buffer, as PyTorch does, or else the inactive
- * buffer's own.
+ * Keeps the value of a constant that is not named: the value in the active buffer, as PyTorch does, or else the value
+ * in the inactive buffer.
  */
 static aoticache_status keep_constant(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
                                       aoticache_error *ret_error)
@@ -320,9 +320,12 @@ static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_erro
     return status;
 }
 
-/* ---- handing over ---- */
+/* ---- passing values to the library ---- */
 
-/* Whether a tensor must be copied to the device before the library takes it: PyTorch before 2.13 takes none of the CPU's. */
+/*
+ * Returns whether a tensor must be copied to the device before the library accepts it: PyTorch before 2.13 accepts none
+ * on the CPU.
+ */
 static bool is_for_device(const update_plan *plan, const aoticache_tensor_view *view)
 {
     update_function function;
@@ -476,7 +479,7 @@ static aoticache_status change_buffer(update_plan *plan, aoticache_error *ret_er
         mark_as_valued(plan);
         status = check_what_was_taken(plan, ret_error);
     }
-    /* An active buffer that was changed, even where that failed half way, is folded anew by the next run. */
+    /* The next run folds an active buffer again if it was changed, even if the change failed half way. */
     if (!plan->options->inactive)
         aoticache_runner_active_changed(plan->runner);
     return status;

@@ -1,13 +1,13 @@
 /*
- * loader/runner/values: which constants have a value in which buffer, and the tensors that they are.
+ * loader/runner/values: which constants have a value in which buffer, and their tensors.
  *
- * A library whose weights lie elsewhere begins without any, and the inactive buffer of every library is empty until it
- * is updated; PyTorch's libraries do not look before they run, and end the process. So the runner does, after whatever
- * changes the active buffer, and keeps runs off the fast path for as long as something is missing: complete containers
- * pay nothing. PyTorch also leaves the tensors of a buffer that was freed where they were, over memory that is gone:
- * which of them were replaced since, the runner counts itself.
+ * A library whose weights are elsewhere begins without any, and the inactive buffer of every library is empty until it
+ * is updated. PyTorch's libraries do not check this before they run, and end the process. So the runner checks after
+ * every change of the active buffer, and keeps runs off the fast path as long as a value is missing: complete
+ * containers pay nothing. PyTorch also keeps the tensors of a freed buffer, over memory that is gone: the runner itself
+ * records which of them were replaced since.
  *
- * A library that lists its constants in no other way than as a C++ map, or not at all, is trusted before it runs.
+ * A library that lists its constants only as a C++ map, or not at all, is trusted before it runs.
  */
 #include "loader/runner/internal.h"
 
@@ -26,7 +26,7 @@ bool aoticache_runner_can_list(const aoticache_runner *runner)
            functions->AOTInductorModelContainerExtractConstantsMap != NULL;
 }
 
-/* The entries are in the order of the constants, and have the names of the model. */
+/* Stores the entries by position. They are in the order of the constants, and have the model's names. */
 static void place_entries(const aoticache_runner *runner, const AOTInductorConstantMapEntry *entries,
                           size_t num_entries, AtenTensorHandle *tensors)
 {
@@ -124,9 +124,9 @@ aoticache_status aoticache_runner_read_tensors(const aoticache_runner *runner, b
     return status;
 }
 
-/* ---- what is missing ---- */
+/* ---- missing values ---- */
 
-/* For libraries that hand their constants out as a map, or not at all. */
+/* Returns the first missing constant, for libraries that list their constants as a map, or not at all. */
 static size_t first_missing_of_map(const aoticache_runner *runner, bool inactive)
 {
     cleanup_free AtenTensorHandle *tensors = NULL;

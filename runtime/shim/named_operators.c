@@ -1,6 +1,6 @@
 /*
- * shim/named_operators: operators of PyTorch's that compiled code calls by name (runtime/named_operators.h): the list of all,
- * and those that change a tensor's form or type, which Inductor does not compile for complex numbers.
+ * shim/named_operators: PyTorch operators that compiled code calls by name (runtime/named_operators.h): the list of
+ * all, and the operators that change a tensor's shape or type, which Inductor does not compile for complex numbers.
  */
 #include "runtime/named_operators.h"
 
@@ -20,7 +20,7 @@ static AOTITorchError check_tensor(const char *function, const aoticache_named_a
     return shim_is_defined(argument->tensor) ? SHIM_SUCCESS : aoticache_shim_fail_undefined(function, argument->tensor);
 }
 
-/* A copy with the order of dimensions, or contiguous where a memory format asks for that. */
+/* Makes a copy with the same order of dimensions, or contiguous if the memory format requires it. */
 static AOTITorchError clone(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     enum { CONTIGUOUS = 0, PRESERVE = 1 }; /* c10::MemoryFormat */
@@ -37,7 +37,7 @@ static AOTITorchError clone(const aoticache_named_argument *a, AtenTensorHandle 
     return SHIM_SUCCESS;
 }
 
-/* Tensors here have no mark that they are conjugated: the result is a copy. */
+/* Conjugates. Tensors here have no flag for being conjugated, so the result is a copy. */
 static AOTITorchError conjugate(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle made = NULL;
@@ -82,7 +82,7 @@ static AOTITorchError complex_of(const aoticache_named_argument *a, AtenTensorHa
     SHIM_TRY(aoticache_shim_make("complex", ndim, sizes, dtype, &result));
     for (int d = 0; d < ndim; d++)
         strides[d] = 2 * result->tensor->strides[d];
-    for (int i = 0; i < 2; i++) { /* its parts, as views of real numbers */
+    for (int i = 0; i < 2; i++) { /* the real and imaginary parts, as views of real numbers */
         aoticache_shim_handle_cleanup(&part);
         part = NULL;
         SHIM_TRY(aoticache_shim_tensor_view("complex", result->tensor, x->dtype, ndim, sizes, strides, i, &part));
@@ -129,7 +129,7 @@ static AOTITorchError convert(const aoticache_named_argument *a, AtenTensorHandl
     return SHIM_SUCCESS;
 }
 
-/* Where a dimension of the padded tensor meets the input, from both of its ends; padding may be negative. */
+/* Pads a tensor. Each dimension's overlap with the input is computed from both ends; padding may be negative. */
 static AOTITorchError pad(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     static const char function[] = "constant_pad_nd";
@@ -158,7 +158,7 @@ static AOTITorchError pad(const aoticache_named_argument *a, AtenTensorHandle *r
         SHIM_TRY(aoti_torch_copy_(result, value, 0));
     for (int d = 0; d < t->ndim; d++) {
         const size_t at = (size_t)(t->ndim - 1 - d) * 2;
-        if (kept[d] == 0) { /* nothing of the input is left */
+        if (kept[d] == 0) { /* no part of the input is left */
             *ret = shim_steal(&result);
             return SHIM_SUCCESS;
         }
@@ -173,7 +173,7 @@ static AOTITorchError pad(const aoticache_named_argument *a, AtenTensorHandle *r
     return SHIM_SUCCESS;
 }
 
-/* Numbers from the generator of all random functions. */
+/* Draws numbers from the generator of all random functions. */
 static AOTITorchError normal(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle empty = NULL;

@@ -1,9 +1,9 @@
 /*
  * shim/operators: whole operators of PyTorch that kernel libraries call because AOTInductor generates no code for them,
- * declared for C. Products of matrices that write to a tensor that exists are declared in torch_abi.h.
+ * declared for C. Matrix multiplications that write to an existing tensor are declared in torch_abi.h.
  *
  * Source: torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h, c_shim_aten.h and c/shim.h of PyTorch 2.13. A pointer
- * to a handle, a number or a text is an optional argument, NULL where it is not given. Results are new tensors that the
+ * to a handle, a number or a text is an optional argument, NULL if it is not given. Results are new tensors that the
  * caller deletes.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_OPERATORS_H
@@ -31,7 +31,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_set__source_Tensor(AtenTensorHandle se
 SHIM_EXPORT AOTITorchError aoti_torch_aten_narrow(AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
                                                   AtenTensorHandle *ret_0);
 
-/* ---- order/scan.c ---- */
+/* ---- indexing/scan.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype,
                                                  AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype,
@@ -42,7 +42,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_cummin(AtenTensorHandle self, int64_t 
                                                  AtenTensorHandle *ret_1);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_logcumsumexp(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0);
 
-/* ---- order/sort.c ---- */
+/* ---- indexing/sort.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending,
                                                AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim,
@@ -57,7 +57,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_nanmedian(AtenTensorHandle self, AtenT
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t keepdim,
                                                AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
 
-/* ---- order/select.c ---- */
+/* ---- indexing/select.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_select(AtenTensorHandle self, AtenTensorHandle mask,
                                                         AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret_0);
@@ -68,14 +68,14 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, 
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_repeat_interleave_Tensor(AtenTensorHandle repeats, int64_t *output_size,
                                                                    AtenTensorHandle *ret_0);
 
-/* ---- order/index.c ---- */
+/* ---- indexing/index.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTensorHandle **indices,
                                                        int64_t num_indices, AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorHandle **indices,
                                                     int64_t num_indices, AtenTensorHandle values, int32_t accumulate,
                                                     AtenTensorHandle *ret_0);
 
-/* ---- order/scatter.c ---- */
+/* ---- indexing/scatter.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_src_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
                                                           AtenTensorHandle index, AtenTensorHandle src);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_value_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
@@ -88,7 +88,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_reduce(AtenTensorHandle self, in
                                                        AtenTensorHandle source, const char *reduce,
                                                        int32_t include_self, AtenTensorHandle *ret_0);
 
-/* ---- order/search.c ---- */
+/* ---- indexing/search.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_searchsorted_Tensor(AtenTensorHandle sorted_sequence, AtenTensorHandle self,
                                                               int32_t out_int32, int32_t right, const char **side,
                                                               AtenTensorHandle *sorter, AtenTensorHandle *ret_0);
@@ -167,7 +167,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle sel
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p,
                                                            AtenGeneratorHandle *generator);
 
-/* ---- order/segment.c ---- */
+/* ---- indexing/segment.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *reduce,
                                                          AtenTensorHandle *lengths, AtenTensorHandle *indices,
                                                          AtenTensorHandle *offsets, int64_t axis, int32_t unsafe,
@@ -209,24 +209,25 @@ SHIM_EXPORT AOTITorchError aoti_torch_scatter_reduce_out(AtenTensorHandle out, A
 SHIM_EXPORT AOTITorchError aoti_torch_index_put_out(AtenTensorHandle out, AtenTensorHandle self,
                                                     const AtenTensorHandle *indices, uint32_t num_indices,
                                                     AtenTensorHandle values, bool accumulate);
-/* 2.13 calls it through its proxy executor; `last_size` elements come out along the last of `dim`. */
+/* PyTorch 2.13 calls it through its proxy executor; the result has `last_size` elements along the last of `dim`. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
                                                    int64_t normalization, int64_t last_size, AtenTensorHandle *ret_0);
 
 /*
- * Not PyTorch's: starts the generator of all random functions anew, as torch.manual_seed() does there. A process that
- * does not call it begins with PyTorch's own default seed, 67280421310721, so its numbers are the same in every run.
- * Any thread may call it.
+ * Not in PyTorch: seeds the generator of all random functions, as torch.manual_seed() does. A process that does not
+ * call it begins with PyTorch's own default seed, 67280421310721, so its numbers are the same in every run. Any thread
+ * may call it.
  */
 SHIM_EXPORT void torch_aoticache_manual_seed(uint64_t seed);
 
 /*
- * Not PyTorch's: loads the library that computes large products of floats, and has it make its code, which takes oneDNN 25
- * milliseconds. The first product would do it; a loader calls it on a thread of its own while weights are copied.
+ * Not in PyTorch: loads the library that multiplies large matrices of floats and lets it generate its code, which takes
+ * oneDNN 25 milliseconds. Otherwise the first multiplication would do it; a loader calls this on a separate thread
+ * while weights are copied.
  */
 SHIM_EXPORT void torch_aoticache_prepare_products(void);
 
-/* ---- math/matmul.c: those that make their result ---- */
+/* ---- math/matmul.c: functions that make their result ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat, AtenTensorHandle vec,
                                                 double beta, double alpha, AtenTensorHandle *ret_tensor);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTensorHandle batch1,
@@ -248,7 +249,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
     AtenTensorHandle *ret2, AtenTensorHandle *ret3);
 
 /* ---- math/fused.c ---- */
-/* B: NULL, or the place of the handle. algorithm, unary_attr: NULL, or the place of the name. */
+/* B: NULL, or a pointer to the handle. algorithm, unary_attr: NULL, or a pointer to the name. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
     const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
@@ -278,7 +279,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHan
                                                                    const char *attr, AtenTensorHandle *ret0);
 
 /* ---- math/convolution.c ---- */
-/* bias: NULL, or the place of the handle. */
+/* bias: NULL, or a pointer to the handle. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight,
                                                       AtenTensorHandle *bias, const int64_t *stride,
                                                       int64_t stride_count, const int64_t *padding,
@@ -338,21 +339,24 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
     const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_, const char **unary_algorithm,
     AtenTensorHandle *ret0);
 
-/* ---- order/histogram.c ---- */
+/* ---- indexing/histogram.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
                                                 AtenTensorHandle *ret_0);
-/* range: NULL, or the place of two numbers; weight: NULL, or the place of the handle. Counts, and the edges of the bins. */
+/*
+ * range: NULL, or a pointer to two numbers; weight: NULL, or a pointer to the handle. Results: counts, and the edges of
+ * the bins.
+ */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_histogram_bin_ct(AtenTensorHandle self, int64_t bins, const double **range,
                                                            int64_t range_len_, AtenTensorHandle *weight,
                                                            int32_t density, AtenTensorHandle *ret0,
                                                            AtenTensorHandle *ret1);
-/* The same of points, whose numbers lie along the last dimension; the counts alone. */
+/* The same for points, whose numbers are along the last dimension; only counts are returned. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__histogramdd_from_bin_cts(AtenTensorHandle self, const int64_t *bins,
                                                                     int64_t bins_len_, const double **range,
                                                                     int64_t range_len_, AtenTensorHandle *weight,
                                                                     int32_t density, AtenTensorHandle *ret0);
 
-/* ---- math/complex.c: of complex numbers; other code computes real ones itself ---- */
+/* ---- math/complex.c: for complex numbers; compiled code computes real ones itself ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_add_Tensor(AtenTensorHandle self, AtenTensorHandle other, double alpha,
                                                      AtenTensorHandle *ret0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_add_Scalar(AtenTensorHandle self, double other, double alpha,
@@ -379,7 +383,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__trilinear(AtenTensorHandle i1, AtenTe
 /* ---- named_operators.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_polar(AtenTensorHandle abs, AtenTensorHandle angle, AtenTensorHandle *ret0);
 
-/* ---- math/linear_systems.c, math/decompositions.c: by LAPACK ---- */
+/* ---- math/linear_systems.c, math/decompositions.c: with LAPACK ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_lu_unpack(AtenTensorHandle LU_data, AtenTensorHandle LU_pivots,
                                                     int32_t unpack_data, int32_t unpack_order, AtenTensorHandle *ret0,
                                                     AtenTensorHandle *ret1, AtenTensorHandle *ret2);

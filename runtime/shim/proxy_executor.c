@@ -1,5 +1,5 @@
 /*
- * shim/proxy_executor: hands calls of operators that the shim does not have to the host's proxy executor
+ * shim/proxy_executor: passes calls of operators that the shim lacks to the host's proxy executor
  * (runtime/proxy_executor.h).
  *
  * Source: aoti_torch_proxy_executor_call_function, torch/csrc/inductor/aoti_torch/c/shim.h.

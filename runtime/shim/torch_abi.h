@@ -1,5 +1,5 @@
 /*
- * shim/torch_abi: what the shim exports beside the functions of runtime/abi.h, declared for C.
+ * shim/torch_abi: what the shim exports in addition to the functions of runtime/abi.h, declared for C.
  *
  * Source: torch/csrc/inductor/aoti_torch/c/shim.h, shim_deprecated.h, generated/c_shim_cpu.h,
  * torch/csrc/stable/c/shim.h of PyTorch 2.13. Names, types and meanings are PyTorch's.
@@ -127,7 +127,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_zero_(AtenTensorHandle self);
     SHIM_EXPORT AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_tensor);
 SHIM_SCALAR_LIST(SHIM_DECLARE_SCALAR)
 #undef SHIM_DECLARE_SCALAR
-/* Two without a counterpart each; the bits of c10::Half and c10::BFloat16. */
+/* Two more, which exist only in one direction; the bits of c10::Half and c10::BFloat16. */
 SHIM_EXPORT AOTITorchError aoti_torch_item_float16(AtenTensorHandle tensor, uint16_t *ret_value);
 SHIM_EXPORT AOTITorchError aoti_torch_item_bfloat16(AtenTensorHandle tensor, uint16_t *ret_value);
 SHIM_EXPORT AOTITorchError aoti_torch_scalar_to_tensor_complex128(shim_complex128 value, AtenTensorHandle *ret_tensor);

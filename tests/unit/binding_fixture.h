@@ -1,6 +1,6 @@
 /*
- * What the tests of the binding share: a stand-in for PyTorch's dispatcher (kernels/torch_stand_in.c), compiled by the test
- * and loaded as a library of its own; tensors are the shim's.
+ * What the tests of the binding share: a stand-in for PyTorch's dispatcher (kernels/torch_stand_in.c), compiled by the
+ * test and loaded as a separate library; tensors come from the shim.
  */
 #ifndef TESTS_UNIT_BINDING_FIXTURE_H
 #define TESTS_UNIT_BINDING_FIXTURE_H
@@ -21,7 +21,7 @@ static aoticache_binding *binding;
 static aoticache_binding_operator *op;
 static const aoticache_torch *torch;
 static atomic_int fallback_calls;
-static const char *fallback_fails; /* the message it fails with */
+static const char *fallback_fails; /* the message that it fails with */
 static void (*fallback_meanwhile)(void);
 
 #define STAND_IN(type, name) (*(type *)dlsym(stand_in, #name))
@@ -48,7 +48,7 @@ static uint64_t stand_in_string(const char *text)
     return make(text);
 }
 
-/* What was thrown; NULL: nothing. */
+/* Calls a function. Returns the thrown message; NULL: nothing was thrown. */
 static const char *stand_in_call(aoticache_stable_fn fn, uint64_t *values, uint64_t inputs, uint64_t outputs)
 {
     const char *(*invoke)(aoticache_stable_fn, uint64_t *, uint64_t, uint64_t);
@@ -70,7 +70,7 @@ static void load_stand_in(void)
     cr_assert_eq(aoticache_torch_get(&torch, &error), AOTICACHE_OK, "%s", error.message);
 }
 
-/* A new handle of a tensor, as PyTorch gives them to a kernel. */
+/* Makes a new handle of a tensor, as PyTorch passes it to a kernel. */
 static uint64_t handle_of(const test_tensor *tensor)
 {
     AtenTensorHandle handle;
@@ -83,7 +83,7 @@ static void delete_handle(uint64_t handle)
     torch->aoti_torch_delete_tensor_object((AtenTensorHandle)(uintptr_t)handle);
 }
 
-/* Of an operator whose first argument is its only tensor and whose others are numbers: gives 77. */
+/* The fallback of an operator whose first argument is its only tensor and whose others are numbers: returns 77. */
 static int number_fallback(void *user, uint64_t *values, uint64_t num_inputs, uint64_t num_outputs, char *message,
                            size_t message_size)
 {
@@ -135,7 +135,7 @@ static void begin_binding_with(const char *flags, const aoticache_context_option
     fallback_meanwhile = NULL;
 }
 
-/* Nothing that a call had is left. */
+/* Ends the test; checks that nothing from a call is left. */
 static void end_binding(void)
 {
     aoticache_binding_free(binding);

@@ -1,5 +1,6 @@
 /*
- * cache_fixture: a temporary cache directory, requests and products for the tests of cache/. Any bytes do for a library.
+ * cache_fixture: a temporary cache directory, requests and compile outputs for the tests of cache/. Any bytes serve as
+ * a library.
  */
 #ifndef AOTICACHE_TESTS_CACHE_FIXTURE_H
 #define AOTICACHE_TESTS_CACHE_FIXTURE_H
@@ -54,7 +55,7 @@ static aoticache_cache_options fixture_options(void)
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     options.directory = fixture_cache;
     options.logger.log = fixture_log;
-    options.key_directory = ""; /* not those of whoever runs the tests */
+    options.key_directory = ""; /* not the keys of the user who runs the tests */
     return options;
 }
 
@@ -92,7 +93,7 @@ static aoticache_key fixture_key(int64_t number)
     return key;
 }
 
-/* A file in the test's folder, outside the cache. */
+/* Writes a file in the test's directory, outside the cache. */
 static const char *fixture_write(const char *name, const char *text)
 {
     static char path[8][4400];
@@ -147,7 +148,7 @@ static bool fixture_fd_has(int fd, const char *text)
     return strcmp(bytes, text) == 0;
 }
 
-/* Whether the entry is found and its library has these bytes. */
+/* Returns whether the entry is found and its library has these bytes. */
 static bool fixture_finds(aoticache_cache *cache, int64_t number, const char *text)
 {
     aoticache_artifact *artifact = NULL;
@@ -165,7 +166,7 @@ static void fixture_object_path(const aoticache_digest *digest, char *ret_path, 
     snprintf(ret_path, size, "%s/objects/%.2s/%s", fixture_cache, hex, hex + 2);
 }
 
-/* Path of the object that has these bytes. */
+/* Returns the path of the object that has these bytes. */
 static const char *fixture_object_of(const char *text)
 {
     static char path[4400];
@@ -193,7 +194,7 @@ static int fixture_count_one(const char *path, const struct stat *found, int kin
     return 0;
 }
 
-/* Files below a folder of the cache, at any depth. */
+/* Counts the files below a directory of the cache, at any depth. */
 static int fixture_files(const char *folder)
 {
     char path[4400];
@@ -203,7 +204,7 @@ static int fixture_files(const char *folder)
     return fixture_counted;
 }
 
-/* Entries directly in a folder of the cache; 0 where there is none. */
+/* Counts the entries directly in a directory of the cache; 0 if there is no such directory. */
 static int fixture_names(const char *folder)
 {
     char path[4400];

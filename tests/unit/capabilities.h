@@ -1,6 +1,6 @@
 /*
- * tests/unit/capabilities: root without its privileges, for tests of permissions. It meets the checks that any owner of a file
- * meets, and still reaches a temporary folder that others cannot enter.
+ * tests/unit/capabilities: root without its privileges, for tests of permissions. It is then subject to the same checks
+ * as any owner of a file, and can still enter a temporary directory that others cannot.
  */
 #ifndef AOTICACHE_TESTS_CAPABILITIES_H
 #define AOTICACHE_TESTS_CAPABILITIES_H
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Takes all capabilities from this process, for good. */
+/* Drops all capabilities of this process permanently. */
 static inline bool give_up_capabilities(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

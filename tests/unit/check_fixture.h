@@ -12,7 +12,7 @@
 
 #define NUMBERS(...) ((const int64_t[]){__VA_ARGS__})
 
-/* A float32 tensor on the CPU. */
+/* Makes a float32 tensor on the CPU. */
 static inline aoticache_tensor_view make_view(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
@@ -54,7 +54,7 @@ struct random_check {
     aoticache_dim sizes[RANDOM_TENSORS][RANDOM_NDIM], strides[RANDOM_TENSORS][RANDOM_NDIM];
 };
 
-/* The arrays lie in the struct itself: to be called after it has been copied. */
+/* Sets the pointers to the arrays in the struct itself: to be called after it has been copied. */
 static inline void point_at_arrays(struct random_check *random)
 {
     for (size_t i = 0; i < random->tensor_count; i++) {
@@ -99,7 +99,7 @@ static inline void random_pattern(uint64_t *state, struct random_check *random, 
     }
 }
 
-/* One that create() takes; every symbol stands alone somewhere. */
+/* Makes a check that create() accepts; every symbol is the only one in some size or stride. */
 static inline aoticache_check *make_random(uint64_t *state, struct random_check *random)
 {
     aoticache_check *check = NULL;

@@ -1,6 +1,6 @@
 /*
- * clock_fixture: a wall clock that a test sets ahead. The functions of the library call this one, as the program has it,
- * in place of the C library's; other clocks are left as they are.
+ * clock_fixture: a wall clock that a test sets ahead. The functions of the library call this clock_gettime(), since the
+ * program defines it, instead of the C library's; other clocks do not change.
  */
 #ifndef AOTICACHE_TESTS_CLOCK_FIXTURE_H
 #define AOTICACHE_TESTS_CLOCK_FIXTURE_H

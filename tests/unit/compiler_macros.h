@@ -1,6 +1,7 @@
 /*
- * What compilers say with -dM -E, shortened to lines about the processor; the first three are those of GCC 12.2 for
- * aarch64, with -march=armv8.2-a+crypto+fp16+dotprod, with -march=armv8.6-a+crypto+sve2+sve2-aes and without an option. With it, the features that they stand for.
+ * Output of compilers with -dM -E, reduced to lines about the processor; the first three are those of GCC 12.2 for
+ * aarch64, with -march=armv8.2-a+crypto+fp16+dotprod, with -march=armv8.6-a+crypto+sve2+sve2-aes and without an option.
+ * Each with the features that the macros stand for.
  */
 #ifndef AOTICACHE_TESTS_COMPILER_MACROS_H
 #define AOTICACHE_TESTS_COMPILER_MACROS_H
@@ -106,7 +107,7 @@
     "#define __GCC_HAVE_SYNC_COMPARE_AND_SWAP_8 1\n"  \
     "#define __aarch64__ 1\n"
 
-/* With a macro of the other list. */
+/* The macros for x86-64. */
 #define X86_64_MACROS                                 \
     "#define __x86_64__ 1\n"                          \
     "#define __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 1\n" \

@@ -1,7 +1,7 @@
 /*
- * tests/unit/constants_fixture: what the tests of a runner's constants share: the kernel of tests/unit/kernels/affine.c, which
- * gives x * weight + 2 * weight and how often it has folded; new values for it; and what a library must do whether it
- * exports the whole interface or only what PyTorch 2.6's do.
+ * tests/unit/constants_fixture: what the tests of a runner's constants share: the kernel of
+ * tests/unit/kernels/affine.c, which returns x * weight + 2 * weight and how often it has folded; new values for it;
+ * and tests for libraries that export the whole interface and for those with only the functions of PyTorch 2.6.
  */
 #ifndef AOTICACHE_TESTS_CONSTANTS_FIXTURE_H
 #define AOTICACHE_TESTS_CONSTANTS_FIXTURE_H
@@ -45,7 +45,7 @@ FIXTURE_FUNCTION const float *floats(AtenTensorHandle tensor)
     return view.data;
 }
 
-/* On {1, 1, 1}: three times the first element of weight. */
+/* Runs on {1, 1, 1}: the result is three times the first element of weight. */
 FIXTURE_FUNCTION aoticache_status run_ones(aoticache_runner *runner, float *ret_result, float *ret_folds,
                                            aoticache_error *ret_error)
 {

@@ -1,6 +1,6 @@
 /*
- * tests/unit/cuda_fixture: files with device code, byte by byte as nvcc 13 lays them out, and a stand-in for the CUDA
- * driver. No toolkit and no device is needed.
+ * tests/unit/cuda_fixture: files with device code, byte by byte as nvcc 13 writes them, and a fake CUDA driver. No
+ * toolkit and no device is needed.
  */
 #ifndef AOTICACHE_TESTS_CUDA_FIXTURE_H
 #define AOTICACHE_TESTS_CUDA_FIXTURE_H
@@ -27,7 +27,10 @@ FIXTURE_FUNCTION void put(file_bytes *file, size_t at, size_t width, uint64_t va
     file->size = at + width > file->size ? at + width : file->size;
 }
 
-/* A compiled image: an ELF header alone. abi 7: architecture in bits 0 to 7 of the flags; abi 8: 8 to 15. */
+/*
+ * Writes a compiled image, which is only an ELF header. abi 7: architecture in bits 0 to 7 of the flags; abi 8: 8 to
+ * 15.
+ */
 FIXTURE_FUNCTION void put_cubin(file_bytes *file, size_t at, uint8_t abi, uint32_t flags)
 {
     put(file, at, 4, 0x464c457f);
@@ -39,7 +42,7 @@ FIXTURE_FUNCTION void put_cubin(file_bytes *file, size_t at, uint8_t abi, uint32
     put(file, at + 62, 2, 0);
 }
 
-/* An empty container at the end of the file. Returns where it is. */
+/* Appends an empty container to the file. Returns its offset. */
 FIXTURE_FUNCTION size_t put_container(file_bytes *file)
 {
     size_t at = file->size;
@@ -50,7 +53,7 @@ FIXTURE_FUNCTION size_t put_container(file_bytes *file)
     return at;
 }
 
-/* One more entry of the last container, with 64 bytes of code. Returns where its header is. */
+/* Appends an entry to the last container, with 64 bytes of code. Returns the offset of its header. */
 FIXTURE_FUNCTION size_t put_entry(file_bytes *file, size_t container, uint16_t kind, uint32_t arch, uint64_t flags)
 {
     size_t at = file->size;
@@ -67,7 +70,7 @@ FIXTURE_FUNCTION size_t put_entry(file_bytes *file, size_t container, uint16_t k
     return at;
 }
 
-/* A shared library of nothing but sections "", .shstrtab and .nv_fatbin; the container's entries are put after it. */
+/* Writes a shared library with only the sections "", .shstrtab and .nv_fatbin; the container's entries follow it. */
 FIXTURE_FUNCTION size_t put_library(file_bytes *file)
 {
     static const char names[] = "\0.shstrtab\0.nv_fatbin";
@@ -139,7 +142,7 @@ static const char fixture_driver_source[] =
     "int cuGetErrorString(int code, const char **ret) { *ret = \"words of the driver\"; return code == 0; }\n"
     "#endif\n";
 
-/* Sets the path of this process's driver from now on. Until fixture_driver() there is none. */
+/* Sets the path of this process's driver, at which there is no file until fixture_driver(). */
 FIXTURE_FUNCTION void fixture_no_driver(void)
 {
     char path[FIXTURE_PATH_BYTES];
@@ -147,7 +150,7 @@ FIXTURE_FUNCTION void fixture_no_driver(void)
     setenv("AOTICACHE_CUDA_DRIVER", path, 1);
 }
 
-/* Makes the driver of this process. */
+/* Compiles the driver of this process. */
 FIXTURE_FUNCTION void fixture_driver(const char *flags)
 {
     fixture_compile(fixture_driver_source, "libcuda.so.1", flags);

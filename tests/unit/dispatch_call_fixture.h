@@ -27,7 +27,7 @@ static aoticache_status call_on(const aoticache_operator *op, const aoticache_va
     (const aoticache_value[]){__VA_ARGS__}, sizeof((const aoticache_value[]){__VA_ARGS__}) / sizeof(aoticache_value)
 #define SET(name) aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_##name)
 
-/* Numbers of kernels and modes in the order in which they were asked. */
+/* Numbers of kernels and modes in the order in which they were called. */
 static int seen[8], seen_count;
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What the tests of the dispatcher share: one dispatcher for each test, kernels that say by a number which of them ran,
- * and shorthands that assert success.
+ * What the tests of the dispatcher share: one dispatcher for each test, kernels that record by a number which of them
+ * ran, and shorthands that assert success.
  */
 #ifndef TESTS_UNIT_DISPATCHER_FIXTURE_H
 #define TESTS_UNIT_DISPATCHER_FIXTURE_H
@@ -29,7 +29,7 @@ static void dispatcher_begin(void)
     cr_assert_eq(aoticache_dispatcher_create(&dispatcher, &error), AOTICACHE_OK);
     for (int i = 0; i < KERNELS; i++)
         numbers[i] = i;
-    aoticache_dispatch_set_local(0, 0); /* the tests of threads' sets set their own */
+    aoticache_dispatch_set_local(0, 0); /* tests of thread-local key sets set their own */
 }
 
 static void dispatcher_end(void)
@@ -47,7 +47,7 @@ static void dispatcher_end(void)
 
 /* ---- kernels ---- */
 
-/* Leaves the stack with the number of arguments less: takes all off. */
+/* Runs a kernel that removes all its arguments from the stack. */
 static aoticache_status run_kernel(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                    aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -99,7 +99,7 @@ static aoticache_status take_back(void *user, const aoticache_operator *op, aoti
     return run_kernel(user, op, keys, stack, ret_error);
 }
 
-/* Takes its own oplib's registrations back while it runs. */
+/* Makes a kernel that removes its own oplib's registrations while it runs. */
 static aoticache_boxed_kernel suicidal_kernel(aoticache_oplib *oplib, int number)
 {
     aoticache_boxed_kernel kernel = released_kernel(number);
@@ -195,7 +195,7 @@ static aoticache_value int_of(int64_t number)
     return (aoticache_value){.kind = AOTICACHE_VALUE_INT, .as.int_value = number};
 }
 
-/* One tensor with the key. */
+/* Calls with one tensor that has the key. */
 static aoticache_status call_with(const char *name, aoticache_dispatch_key key)
 {
     reached = -1;
@@ -204,7 +204,7 @@ static aoticache_status call_with(const char *name, aoticache_dispatch_key key)
     return aoticache_operator_call(find(name), &stack, &error);
 }
 
-/* -1: the call failed. */
+/* Returns the number of the kernel that ran; -1: the call failed. */
 static int number_reached(const char *name, aoticache_dispatch_key key)
 {
     return call_with(name, key) == AOTICACHE_OK ? reached : -1;

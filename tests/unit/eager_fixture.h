@@ -1,5 +1,5 @@
 /*
- * What the tests of eager/ share: a folder of their own, requests, scripts, and a deliver function that looks at what a
+ * What the tests of eager/ share: a directory per test, requests, scripts, and a deliver function that examines what a
  * hook made.
  */
 #ifndef TESTS_UNIT_EAGER_FIXTURE_H
@@ -25,7 +25,7 @@
 
 static char test_folder[256];
 
-/* The build folder that this test was made in, which is laid out like an installation. */
+/* Returns the build directory of this test, which is laid out like an installation. */
 static inline const char *fixture_build(void)
 {
     static char path[PATH_MAX];
@@ -42,7 +42,7 @@ static inline void fixture_set_home(void)
     setenv("AOTICACHE_HOME", fixture_build(), 0);
 }
 
-/* A kernel library, aten::abs of float32, for hooks that only say that they have compiled one. */
+/* Returns a kernel library, aten::abs of float32, for hooks that only pretend to compile one. */
 static inline const char *fixture_library(void)
 {
     static char path[PATH_MAX + 32];
@@ -59,7 +59,7 @@ static inline void fixture_begin(void)
     cr_assert_eq(symlink(fixture_library(), path), 0);
 }
 
-/* In a script whose $directory is a folder of the test's: makes the library there. */
+/* Creates the library, in a script whose $directory is a directory of the test. */
 #define FIXTURE_MAKE_KERNEL "cp \"$directory/../library.so\" \"$directory/kernel.so\"\n"
 
 static inline void fixture_end(void)
@@ -67,7 +67,7 @@ static inline void fixture_end(void)
     own_folder_remove(test_folder);
 }
 
-/* A path under the test's folder; static storage, eight at a time. */
+/* Returns a path below the test's directory; static storage for eight paths, then reused. */
 static inline const char *in_folder(const char *name)
 {
     static char paths[8][PATH_MAX];
@@ -129,7 +129,7 @@ static inline void add_tensor(aoticache_request *request, int32_t dtype, uint32_
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, &error), AOTICACHE_OK, "%s", error.message);
 }
 
-/* aten::abs of one float32 tensor of 2 by 3. */
+/* Makes a request: aten::abs of one float32 tensor of 2 by 3. */
 static inline aoticache_request *make_abs_request(void)
 {
     aoticache_request *request = make_request("aten::abs");
@@ -137,7 +137,7 @@ static inline aoticache_request *make_abs_request(void)
     return request;
 }
 
-/* What a hook delivered, copied. */
+/* A copy of what a hook delivered. */
 struct delivery {
     int calls;
     size_t file_count;
@@ -166,7 +166,7 @@ static inline void sleep_ms(long milliseconds)
     nanosleep(&pause, NULL);
 }
 
-/* A process that is dead and only not yet waited for does not count. */
+/* Returns whether a process is running; a zombie does not count. */
 static inline bool is_running(pid_t pid)
 {
     char path[64], line[256] = "";
@@ -180,7 +180,7 @@ static inline bool is_running(pid_t pid)
     return state != NULL && strlen(state) > 2 && state[2] != 'Z' && state[2] != 'X';
 }
 
-/* Whether it ends by itself. What does so takes moments, but machines stand still at times. */
+/* Returns whether it ends by itself. That takes moments, but machines stall at times. */
 static inline bool is_gone_soon(pid_t pid)
 {
     for (int i = 0; i < 1500 && is_running(pid); i++)
@@ -188,7 +188,7 @@ static inline bool is_gone_soon(pid_t pid)
     return !is_running(pid);
 }
 
-/* A runner for the library in a file. */
+/* Makes a runner for the library in a file. */
 static inline aoticache_runner *fixture_load_runner(const char *path)
 {
     aoticache_library *library;

@@ -1,6 +1,6 @@
 /*
- * For tests of what an emulator of another processor (qemu-user) does otherwise than a kernel. scripts/check-arm64 sets
- * AOTICACHE_TESTS_EMULATOR.
+ * For tests of behaviour in which an emulator of another processor (qemu-user) differs from a kernel.
+ * scripts/check-arm64 sets AOTICACHE_TESTS_EMULATOR.
  */
 #ifndef AOTICACHE_TESTS_EMULATOR_H
 #define AOTICACHE_TESTS_EMULATOR_H
@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-/* Skips the test there, and says why. */
+/* Skips the test under an emulator, with the reason. */
 #define SKIP_UNDER_EMULATOR(why)                    \
     do {                                            \
         if (getenv("AOTICACHE_TESTS_EMULATOR"))     \

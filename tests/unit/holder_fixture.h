@@ -1,6 +1,6 @@
 /*
  * What the tests of the holder share: a cache, a hook that is fast (patched_kernel.h), a fallback that is recognised by
- * its results, calls.
+ * its results, and calls.
  */
 #ifndef TESTS_UNIT_HOLDER_FIXTURE_H
 #define TESTS_UNIT_HOLDER_FIXTURE_H
@@ -12,7 +12,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #define SCALE "test::scale(Tensor self, float factor=2.0, *, int offset=0) -> Tensor"
-#define FALLBACK_ADDS 5000 /* the fallback gives x + 5000 */
+#define FALLBACK_ADDS 5000 /* the fallback returns x + 5000 */
 #define PLACES 16
 
 static aoticache_cache *cache;
@@ -78,7 +78,7 @@ static aoticache_status fall_back(void *user, uint64_t key_set, aoticache_stack 
 
 static aoticache_holder_options holder_options(const char *schema)
 {
-    static size_t arguments; /* of the last one: enough for a test with one holder */
+    static size_t arguments; /* number of arguments of the last call: enough for a test with one holder */
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
     aoticache_schema *parsed;
     if (aoticache_schema_parse(schema, &parsed, NULL) == AOTICACHE_OK) {
@@ -105,7 +105,7 @@ static void make_eager(const aoticache_context_options *options)
     cr_assert_eq(aoticache_context_create(options, &eager, &error), AOTICACHE_OK, "%s", error.message);
 }
 
-/* A hook with its library; flags for the compiler. */
+/* Begins with a hook and its library; flags for the compiler. */
 static void begin_with(const char *flags, bool dynamic)
 {
     if (!patched_open(test_folder, flags, dynamic, &hook))
@@ -116,7 +116,7 @@ static void begin_with(const char *flags, bool dynamic)
     atomic_store(&warnings, 0);
 }
 
-/* One operator with the default policy: misses wait. */
+/* Begins with one operator with the default policy: misses wait. */
 static void begin_scale(void)
 {
     begin_with("", false);
@@ -149,7 +149,7 @@ static aoticache_status call_values(aoticache_holder *called, const aoticache_va
     return aoticache_holder_call(called, 0, &stack, &error);
 }
 
-/* Whether scale(tensor, factor, offset) is what the kernel gives, or the fallback. */
+/* Returns whether scale(tensor, factor, offset) has the kernel's result; if not, it must have the fallback's. */
 static bool scales(const test_tensor *tensor, double factor, int64_t offset)
 {
     aoticache_value values[] = {VALUE_TENSOR(tensor), VALUE_DOUBLE(factor), VALUE_INT(offset)};

@@ -1,6 +1,6 @@
 /*
- * For the tests of index/: a temporary folder with an index in it, entries made from small numbers, and a second way
- * into the file (plain SQLite) to damage it or to look behind the curtain.
+ * For the tests of index/: a temporary directory with an index in it, entries made from small numbers, and direct
+ * access to the file with plain SQLite, to damage it or to examine its internals.
  */
 #ifndef TESTS_UNIT_INDEX_FIXTURE_H
 #define TESTS_UNIT_INDEX_FIXTURE_H
@@ -59,7 +59,7 @@ static inline aoticache_index *fixture_must_open(void)
     return index;
 }
 
-/* The digest that stands for a number. */
+/* Returns the digest that stands for a number. */
 static inline aoticache_digest digest_of(uint32_t number)
 {
     aoticache_digest digest;
@@ -68,7 +68,7 @@ static inline aoticache_digest digest_of(uint32_t number)
     return digest;
 }
 
-/* An entry of key `key`, whose artifact has two objects: the manifest `artifact` and the library `library`. */
+/* An entry with key `key`, whose artifact has two objects: the manifest `artifact` and the library `library`. */
 typedef struct sample {
     aoticache_index_object objects[3];
     aoticache_index_entry entry;
@@ -132,7 +132,7 @@ static inline aoticache_index_totals must_read_totals(aoticache_index *index)
     return totals;
 }
 
-/* Runs SQL on the file with plain SQLite: nobody else may have it open for writing. */
+/* Runs SQL on the file with plain SQLite: no other connection may have it open for writing. */
 static inline void fixture_sql(const char *sql)
 {
     sqlite3 *db;

@@ -1,6 +1,6 @@
 /*
  * What the unit tests of kernel libraries written in C share: a library of tests/unit/kernels/, compiled with the
- * installed headers and libaoticache_runtime.a, loaded beside the shim, and its functions by name.
+ * installed headers and libaoticache_runtime.a, loaded together with the shim, and its functions by name.
  */
 #ifndef AOTICACHE_TESTS_KERNEL_FIXTURE_H
 #define AOTICACHE_TESTS_KERNEL_FIXTURE_H
@@ -20,7 +20,7 @@
 #endif
 
 static void *library;
-static char kernel_folder[128]; /* where it lies, until kernel_remove() */
+static char kernel_folder[128]; /* the library's directory, until kernel_remove() */
 
 static inline void run_command(const char *command)
 {
@@ -51,7 +51,7 @@ static inline void kernel_compile_path(const char *source, const char *flags)
     run_command(command);
 }
 
-/* The same for one of tests/unit/kernels/. */
+/* Does the same for a file in tests/unit/kernels/. */
 static inline void kernel_compile(const char *source, const char *flags)
 {
     char path[256];
@@ -61,7 +61,7 @@ static inline void kernel_compile(const char *source, const char *flags)
 
 static inline void kernel_load(void)
 {
-    /* The shim gives what the library leaves undefined, found through the global scope. */
+    /* The shim defines what the library leaves undefined; it is found through the global scope. */
     void *shim = shim_library();
     char path[PATH_MAX];
     aoticache_error error;

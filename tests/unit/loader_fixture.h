@@ -1,9 +1,9 @@
 /*
- * tests/unit/loader_fixture: kernel libraries, and a stand-in for libtorch, that the tests of loader/ compile for
- * themselves. Each test runs in a process of its own, so a test may decide what the process has loaded.
+ * tests/unit/loader_fixture: kernel libraries, and a stand-in for libtorch, that the tests of loader/ compile
+ * themselves. Each test runs in its own process, so a test may decide what the process has loaded.
  *
- * The kernel adds one (or -DADD=) to its first input and gives the sum as every output. It is written against the bare
- * C interface, not against runtime/: these tests are about the loader alone.
+ * The kernel adds one (or -DADD=) to its first input and returns the sum as every output. It uses the bare C interface,
+ * not runtime/: these tests are about the loader only.
  */
 #ifndef AOTICACHE_TESTS_LOADER_FIXTURE_H
 #define AOTICACHE_TESTS_LOADER_FIXTURE_H
@@ -92,7 +92,7 @@ static const char fixture_kernel_source[] =
     "#ifdef FAIL_AFTER\n    return 8;\n#endif\n"
     "    return 0;\n}\n";
 
-/* Counts its handles, so that a test sees whether each was freed exactly once. */
+/* The stand-in. It counts its handles, so that a test sees whether each was freed exactly once. */
 static const char fixture_torch_source[] =
     "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n"
     "typedef struct { float *data; int64_t dim, sizes[8], strides[8]; int32_t dtype; int owns; } *T;\n"
@@ -142,7 +142,7 @@ FIXTURE_FUNCTION void fixture_teardown(void)
         own_folder_remove(fixture_directory);
 }
 
-/* A directory, the shim of this build, and a compiler; without one the test is skipped. */
+/* Sets up a directory, the shim of this build, and a compiler; without a compiler the test is skipped. */
 FIXTURE_FUNCTION void fixture_setup(void)
 {
     char program[PATH_MAX] = "";
@@ -162,7 +162,7 @@ FIXTURE_FUNCTION void fixture_path(const char *name, char ret_path[FIXTURE_PATH_
     snprintf(ret_path, FIXTURE_PATH_BYTES, "%s/%s", fixture_directory, name);
 }
 
-/* Compiles C text into NAME in the test's directory. Returns whether the compiler (NULL: cc) did it. */
+/* Compiles C text into NAME in the test's directory. Returns whether the compiler (NULL: cc) succeeded. */
 FIXTURE_FUNCTION bool fixture_compile_with(const char *compiler, const char *source, const char *name,
                                            const char *flags)
 {
@@ -181,7 +181,7 @@ FIXTURE_FUNCTION void fixture_compile(const char *source, const char *name, cons
     cr_assert(fixture_compile_with(NULL, source, name, flags), "cc cannot make %s with %s", name, flags);
 }
 
-/* An empty library with this soname, to be linked against; never loaded. */
+/* Makes an empty library with this soname, to be linked against; never loaded. */
 FIXTURE_FUNCTION void fixture_stub(const char *name)
 {
     char flags[128];
@@ -189,7 +189,7 @@ FIXTURE_FUNCTION void fixture_stub(const char *name)
     fixture_compile("", name, flags);
 }
 
-/* A kernel that needs libtorch_cpu.so, as those that PyTorch makes; an open descriptor on it. */
+/* Makes a kernel that needs libtorch_cpu.so, like those of PyTorch; returns an open descriptor of it. */
 FIXTURE_FUNCTION int fixture_kernel(const char *name, const char *flags)
 {
     char all_flags[1024], path[FIXTURE_PATH_BYTES];
@@ -202,7 +202,7 @@ FIXTURE_FUNCTION int fixture_kernel(const char *name, const char *flags)
     return fd;
 }
 
-/* Puts the stand-in for libtorch into this process, as an import of PyTorch would. `soname` may have a version. */
+/* Loads the stand-in for libtorch into this process, as an import of PyTorch would. `soname` may have a version. */
 FIXTURE_FUNCTION void *fixture_import_torch(const char *soname)
 {
     char flags[128], path[FIXTURE_PATH_BYTES];
@@ -225,7 +225,7 @@ FIXTURE_FUNCTION aoticache_library *fixture_load(int fd)
     return library;
 }
 
-/* Loading is refused with this status and a message that has both texts; the descriptor is closed. */
+/* Checks that loading is refused with this status and a message that has both texts; closes the descriptor. */
 FIXTURE_FUNCTION void fixture_expect_refused(int fd, aoticache_status expected, const char *first, const char *second)
 {
     aoticache_library *library = NULL;
@@ -248,7 +248,7 @@ FIXTURE_FUNCTION int fixture_count_torch(struct dl_phdr_info *info, size_t size,
     return 0;
 }
 
-/* How many of PyTorch's libraries are in the process. */
+/* Returns the number of PyTorch's libraries in the process. */
 FIXTURE_FUNCTION int fixture_torch_libraries(void)
 {
     int count = 0;
@@ -256,7 +256,7 @@ FIXTURE_FUNCTION int fixture_torch_libraries(void)
     return count;
 }
 
-/* Creates a runner, runs it on {1, 2} and gives the first element of the first output. */
+/* Creates a runner, runs it on {1, 2} and returns the first element of the first output. */
 FIXTURE_FUNCTION float fixture_first_result(aoticache_library *library)
 {
     aoticache_runner *runner = NULL;
@@ -286,8 +286,8 @@ FIXTURE_FUNCTION float fixture_first_result(aoticache_library *library)
 #endif
 
 /*
- * A kernel library made with runtime/ from a C file of the tree, with all functions of the interface. libstdc++ is
- * needed as those that PyTorch makes need it. hide: a version script's text that leaves functions out, or NULL.
+ * Makes a kernel library with runtime/ from a C file of the tree, with all functions of the interface. It needs
+ * libstdc++, as PyTorch's libraries do. hide: a version script's text that leaves functions out, or NULL.
  */
 FIXTURE_FUNCTION int fixture_runtime_kernel(const char *source, const char *name, const char *flags, const char *hide)
 {
@@ -314,7 +314,10 @@ FIXTURE_FUNCTION int fixture_runtime_kernel(const char *source, const char *name
     return fd;
 }
 
-/* A version script that keeps of the interface what libraries of PyTorch 2.6 export, and `more` ("name; name;"). */
+/*
+ * Returns a version script that exports only the functions that libraries of PyTorch 2.6 export, and `more` ("name;
+ * name;").
+ */
 FIXTURE_FUNCTION const char *fixture_version_script_26(const char *more)
 {
     static char text[8192];

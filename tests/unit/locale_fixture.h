@@ -1,5 +1,5 @@
 /*
- * tests/unit/locale_fixture: a locale whose decimal point is a comma, for tests of what reads and writes numbers.
+ * tests/unit/locale_fixture: a locale whose decimal point is a comma, for tests of reading and writing numbers.
  */
 #ifndef TESTS_UNIT_LOCALE_FIXTURE_H
 #define TESTS_UNIT_LOCALE_FIXTURE_H
@@ -11,7 +11,10 @@
 
 #include "own_folder.h"
 
-/* Made for the test from its source, which the package locales brings, where the system has none. */
+/*
+ * Sets the locale. If the system has none, it is compiled for the test from its source, which the package `locales`
+ * has.
+ */
 static inline bool use_decimal_comma(void)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR", "ps_AF.UTF-8"};

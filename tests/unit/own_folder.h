@@ -1,6 +1,6 @@
 /*
- * tests/unit/own_folder: a folder of one test's own below TMPDIR, which is gone when the process of the test ends. A test that
- * is skipped does not come to the .fini of its suite, but its process exits.
+ * tests/unit/own_folder: a private directory for one test below TMPDIR, which is removed when the process of the test
+ * ends. A skipped test does not run the .fini of its suite, but its process exits.
  */
 #ifndef AOTICACHE_TESTS_OWN_FOLDER_H
 #define AOTICACHE_TESTS_OWN_FOLDER_H
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *own_folders[8]; /* NULL: the place is free */
+static char *own_folders[8]; /* NULL: the slot is free */
 static pid_t own_folders_owner;
 
 static inline int own_folder_open_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
@@ -32,7 +32,7 @@ static inline int own_folder_remove_one(const char *path, const struct stat *fou
     return 0;
 }
 
-/* Removes a folder with all that is in it, whatever its permissions are. */
+/* Removes a directory with its contents, whatever its permissions are. */
 static inline void own_folder_remove(const char *path)
 {
     nftw(path, own_folder_open_one, 16, FTW_PHYS);
@@ -55,7 +55,7 @@ static inline void own_folders_end(void)
         }
 }
 
-/* Makes a folder that only this user can enter. ret_path: has `size` bytes. */
+/* Makes a directory that only this user can enter. ret_path: has `size` bytes. */
 static inline void own_folder_make(char *ret_path, size_t size)
 {
     const char *parent = getenv("TMPDIR");

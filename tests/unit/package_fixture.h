@@ -1,8 +1,8 @@
 /*
- * tests/unit/package_fixture: writes ZIP archives, sound ones and hostile ones, entry by entry, in memory.
+ * tests/unit/package_fixture: writes ZIP archives, valid and malicious ones, entry by entry, in memory.
  *
- * Sizes, methods, flags, attributes and checksums can be made to lie. Deflated entries are deflate's stored blocks,
- * so no compressor is needed.
+ * Sizes, methods, flags, attributes and checksums can be falsified. Deflated entries are deflate's stored blocks, so no
+ * compressor is needed.
  */
 #ifndef AOTICACHE_TESTS_PACKAGE_FIXTURE_H
 #define AOTICACHE_TESTS_PACKAGE_FIXTURE_H
@@ -18,7 +18,7 @@
 
 typedef struct zip_lie {
     uint16_t method, flags;
-    uint32_t attributes; /* external; made by Unix */
+    uint32_t attributes; /* external attributes; made by Unix */
     uint32_t size, compressed, crc_change;
     bool zip64;
 } zip_lie;
@@ -45,7 +45,7 @@ ZIP_FUNCTION uint32_t zip_crc(const void *data, size_t size)
     return ~crc;
 }
 
-/* What local header and directory share: from "version needed" to the length of the extra field. */
+/* Writes the fields that local header and directory share: from "version needed" to the length of the extra field. */
 ZIP_FUNCTION void zip_header(uint8_t *bytes, size_t *at, const char *name, size_t size, size_t packed, uint32_t crc,
                              const zip_lie *lie)
 {
@@ -68,7 +68,7 @@ ZIP_FUNCTION void zip_extra(uint8_t *bytes, size_t *at, size_t size, size_t pack
     zip_put(bytes, at, packed, 8);
 }
 
-/* lie may be NULL. */
+/* Adds an entry. lie: may be NULL. */
 ZIP_FUNCTION void zip_add(zip_writer *zip, const char *name, const void *data, size_t size, const zip_lie *lie)
 {
     static const zip_lie truth = {.method = 0};
@@ -120,7 +120,7 @@ ZIP_FUNCTION void zip_finish(zip_writer *zip)
     zip_put(zip->bytes, &zip->size, 0, 2);
 }
 
-/* A descriptor on the archive in memory. */
+/* Returns a descriptor of the archive in memory. */
 ZIP_FUNCTION int zip_fd(const zip_writer *zip)
 {
     int fd = memfd_create("package", MFD_CLOEXEC);

@@ -1,8 +1,9 @@
 /*
- * A compile hook for the tests of the holder that is fast: one library is compiled (tests/unit/kernels/patched.c), and each
- * compile writes what the request asks for into a copy. Operators are like "test::scale(Tensor self, float factor=2.0, *,
- * int offset=0) -> Tensor": the first number is the factor, the keyword "offset" what is added. Also the tensors for them.
- * A hook of patched_open_numbers() makes libraries that take the factor as their second input, too.
+ * A fast compile hook for the tests of the holder: one library is compiled (tests/unit/kernels/patched.c), and each
+ * compile writes the properties that the request asks for into a copy. Operators are like "test::scale(Tensor self,
+ * float factor=2.0, *, int offset=0) -> Tensor": the first number is the factor, the keyword "offset" is added. Also
+ * makes tensors for them. A hook of patched_open_numbers() makes libraries that take the factor as their second input,
+ * too.
  */
 #ifndef AOTICACHE_TESTS_PATCHED_KERNEL_H
 #define AOTICACHE_TESTS_PATCHED_KERNEL_H
@@ -24,27 +25,30 @@
 /* ---- the hook ---- */
 
 typedef struct patched_library {
-    char *bytes; /* of the file; NULL: there is none */
+    char *bytes; /* contents of the file; NULL: there is none */
     size_t size;
-    patched_order *order; /* in them */
+    patched_order *order; /* points into the bytes */
 } patched_library;
 
 typedef struct patched_hook {
-    patched_library fixed, taking; /* with the factor in it, and taking it */
-    pthread_mutex_t lock;          /* of the bytes */
+    patched_library fixed, taking; /* with a fixed factor, and with the factor as input */
+    pthread_mutex_t lock;          /* protects the bytes */
     aoticache_hook *hook;
     const char *log; /* a file: one line with the key for each compile that succeeded; NULL: none */
     atomic_int compiles, dynamic_compiles, number_compiles;
     atomic_int fail_status;        /* what a compile returns, once it is not 0 */
-    atomic_int number_fail_status; /* the same, of libraries that take the factor alone */
-    atomic_int begun;              /* compiles, whatever became of them */
+    atomic_int number_fail_status; /* the same, only for libraries that take the factor */
+    atomic_int begun;              /* compiles that began, whatever their result */
     atomic_int delay_ms;
-    /* compiles that have begun do not go on before it is open: no test depends on how fast it is */
+    /* compiles that have begun wait until this is false: so no test depends on speed */
     atomic_bool is_shut;
-    const char *guard; /* of dynamic compiles; NULL: by the first tensor's rank, sizes from 2 on */
+    const char *guard; /* for dynamic compiles; NULL: the first tensor's rank, with sizes from 2 on */
 } patched_hook;
 
-/* flags: -DINPUTS=2. Returns false without a compiler. folder: where to compile. */
+/*
+ * Compiles the library. flags: such as -DINPUTS=2. folder: the directory to compile in. Returns false without a
+ * compiler.
+ */
 static inline bool patched_compile(const char *folder, const char *flags, patched_library *ret_library)
 {
     char archive[PATH_MAX], header[PATH_MAX], path[PATH_MAX], command[4 * PATH_MAX + 512];
@@ -84,7 +88,7 @@ static inline bool patched_is_dynamic(const aoticache_request *request)
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL;
 }
 
-/* What the request asks for. */
+/* Reads the request's properties. */
 static inline patched_order patched_read(const aoticache_request *request)
 {
     patched_order order = {.magic = PATCHED_MAGIC, .ndim = -1, .scale = 2};
@@ -213,7 +217,7 @@ static inline void patched_close(patched_hook *hook)
 
 /* ---- tensors ---- */
 
-/* A float32 tensor with its view; element k is k % 7. */
+/* A float32 tensor and its view; element k is k % 7. */
 typedef struct test_tensor {
     float *data;
     int64_t sizes[4];
@@ -256,7 +260,7 @@ static inline void tensor_free(test_tensor *tensor)
 #define VALUE_STRING(text) ((aoticache_value){.kind = AOTICACHE_VALUE_STRING, .as.string = (text)})
 #define VALUE_NONE ((aoticache_value){.kind = AOTICACHE_VALUE_NONE})
 
-/* Whether an output is scale * x + offset. */
+/* Returns whether an output is scale * x + offset. */
 static inline bool output_is(const aoticache_value *output, const test_tensor *x, double scale, double offset)
 {
     aoticache_tensor_view view;

@@ -1,5 +1,6 @@
 /*
- * query_cache_fixture: an index with some entries, whose answers and memos are kept beside it, and what a test does with that file.
+ * query_cache_fixture: an index with some entries, its query cache file with cached file facts, and operations of tests
+ * on that file.
  */
 #ifndef AOTICACHE_TESTS_QUERY_CACHE_FIXTURE_H
 #define AOTICACHE_TESTS_QUERY_CACHE_FIXTURE_H
@@ -12,10 +13,10 @@
 #include "index/connection/query_cache.h"
 #include "index/entries/file_facts.h"
 
-#define AHEAD 3         /* seconds: what was changed just now counts as settled */
-#define TICK_US 20000   /* longer than the clock of changes needs for a tick */
-#define KEYS 5          /* of entries; key k has the library 1000 + k */
-#define HEADER_BYTES 72 /* of the file */
+#define AHEAD 3         /* seconds: recent changes count as settled */
+#define TICK_US 20000   /* longer than a tick of the clock of file changes */
+#define KEYS 5          /* number of entries; key k has the library 1000 + k */
+#define HEADER_BYTES 72 /* of the query cache file */
 #define NOTHING_FOUND 0
 
 static char query_cache_path[500];
@@ -35,7 +36,7 @@ static inline bool is_there(const char *suffix)
     return stat(path, &found) == 0;
 }
 
-/* SQLite makes this file for any connection. */
+/* Returns whether there is a connection: SQLite makes this file for any connection. */
 static inline bool is_connected(void)
 {
     return is_there("-shm");
@@ -47,7 +48,7 @@ static inline off_t query_cache_size(void)
     return stat(query_cache_path, &found) == 0 ? found.st_size : -1;
 }
 
-/* The library of a key's entry, as a number. */
+/* Returns the library of a key's entry, as a number. */
 static inline uint32_t library_of(aoticache_index *index, uint32_t key)
 {
     aoticache_index_hit hit;
@@ -99,7 +100,7 @@ static inline void hash_anew(uint8_t *bytes, size_t size)
     memcpy(bytes + 8, &hash, sizeof hash);
 }
 
-/* ---- memos ---- */
+/* ---- cached file facts ---- */
 
 #define MEMO "what was found out"
 

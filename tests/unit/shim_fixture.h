@@ -46,7 +46,7 @@ static inline const char *shim_message(void)
     return SHIM(torch_exception_get_what_without_backtrace)();
 }
 
-/* A contiguous tensor, or one with `strides`, over memory of the test. */
+/* Makes a tensor, contiguous or with `strides`, over memory of the test. */
 static inline AtenTensorHandle shim_wrap(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
                                          const int64_t *strides)
 {

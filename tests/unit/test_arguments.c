@@ -46,7 +46,7 @@ Test(arguments, first_that_is_missing_is_named)
         cr_expect_str_eq(error.message, #function ": " argument " is NULL", "%s", #function); \
     } while (0)
 
-/* For functions that look at the pointer alone. */
+/* A pointer for functions that check only whether it is NULL. */
 #define SOME(type) ((type)(void *)&there)
 
 Test(arguments, functions_of_eager_name_theirs)

@@ -50,7 +50,7 @@ Test(array, what_is_asked_for_is_there_at_once)
     free(bytes);
 }
 
-/* The address sanitizer would end the program where there is no memory; here it is to answer as malloc() does. */
+/* AddressSanitizer would end the program if out of memory; here it must return NULL as malloc() does. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -74,7 +74,7 @@ Test(array, sizes_that_do_not_fit_are_refused_and_change_nothing)
     cr_assert_eq(items, before);
     cr_assert_eq(capacity, had);
     cr_assert_eq(items[2].number, 7);
-    capacity = SIZE_MAX - 1; /* its double does not fit either */
+    capacity = SIZE_MAX - 1; /* twice that does not fit either */
     cr_assert_not(AOTICACHE_ARRAY_RESERVE(items, capacity, SIZE_MAX));
     cr_assert_eq(capacity, SIZE_MAX - 1);
     free(items);

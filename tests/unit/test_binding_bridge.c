@@ -1,4 +1,4 @@
-/* Unit tests of the binding behind a bridge (eager/torch/bridge_open.c, call.c), with a stand-in for it. */
+/* Unit tests of the binding with a bridge (eager/torch/bridge_open.c, call.c), with a stand-in for it. */
 #include "binding_fixture.h"
 
 TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
@@ -14,7 +14,7 @@ static void begin(void)
     begin_as(NULL);
 }
 
-/* As the bridge does it; the stack and its values are left in `places`. */
+/* Calls as the bridge does; the stack and its values are left in `places`. */
 static aoticache_bridge_result call_with(void *registration, const test_tensor *tensor, double factor, uint64_t wrapped)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
@@ -302,7 +302,7 @@ Test(binding_bridge, enabling_and_disabling_under_calls_is_safe)
     end_binding();
 }
 
-/* ---- bridges that are none ---- */
+/* ---- invalid bridges ---- */
 
 static aoticache_status open_another(const char *path)
 {
@@ -343,7 +343,7 @@ Test(binding_bridge, refusal_by_the_bridge_is_handed_on)
     end_binding();
 }
 
-/* ---- kernels that must earn their place ---- */
+/* ---- kernels that are used only if faster ---- */
 
 static uint64_t fake_ns;
 
@@ -357,10 +357,13 @@ static void begin_judging(void)
     begin();
     op->holder->judges = true;
     eager->clock_ns = fake_clock;
-    cr_assert(is_served(x, 3)); /* the miss; its holder did not judge yet, or the runner would not be shown */
+    cr_assert(is_served(x, 3)); /* the miss; its holder does no trials yet, otherwise the runner would not be visible */
 }
 
-/* A call as the bridge makes it while calls are timed; how long each way takes. False: nothing is on trial. */
+/*
+ * Makes a timed call as the bridge does; the arguments are the times of kernel and fallback. False: nothing is on
+ * trial.
+ */
 static bool take_turn(uint64_t kernel_ns, uint64_t fallback_ns)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
@@ -426,7 +429,7 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
     cr_expect_eq(binding_counts().holder.calls_lost, counts.holder.calls_lost + 100);
     cr_expect_eq(binding_counts().holder.fallbacks, counts.holder.fallbacks + 100);
     cr_expect_eq(binding_counts().calls, counts.calls + 100);
-    /* A call of another kind between them begins anew. */
+    /* A different call in between starts the count over. */
     cr_assert_eq(call_bridge(x, 7), AOTICACHE_BRIDGE_SERVED);
     aoticache_stack_drop(&stack, 0);
     STAND_IN(uint64_t, stand_in_call_mode_calls) = 0;

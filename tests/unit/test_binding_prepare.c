@@ -1,4 +1,4 @@
-/* Unit tests of eager/torch/bridge_open.c: the bridge out of the cache, with a script for a compiler. */
+/* Unit tests of eager/torch/bridge_open.c: the bridge from the cache, with a script as compiler. */
 #include "eager/torch/binding.h"
 #include "eager_fixture.h"
 

@@ -7,7 +7,7 @@ TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout =
     "test::lists(Tensor self, float[] factors, Tensor[] others, int[]? sizes, bool[2] flags, str? name, " \
     "ScalarType? dtype, Device? device, Tensor?[] last) -> Tensor"
 
-/* Calls the function that was registered last. */
+/* Calls the most recently registered function. */
 static const char *call_last(uint64_t *values, uint64_t inputs)
 {
     stand_in_library *library = STAND_IN(stand_in_library *, stand_in_last);
@@ -15,7 +15,7 @@ static const char *call_last(uint64_t *values, uint64_t inputs)
     return stand_in_call(library->fn, values, inputs, 1);
 }
 
-/* What scale(tensor, factor, offset) comes to: the result's handle, NULL with what was thrown. */
+/* Calls scale(tensor, factor, offset): returns the result's handle, or 0 with the thrown message. */
 static uint64_t call_scale(const test_tensor *tensor, double factor, int64_t offset, const char **ret_thrown)
 {
     uint64_t values[3] = {handle_of(tensor), bits_of(factor), (uint64_t)offset};
@@ -86,7 +86,7 @@ Test(binding_stable, failing_kernel_is_an_exception_with_its_message)
     const char *thrown;
     begin();
     cr_expect(gives(call_scale(x, 3, 0, &thrown), x, 3, 0));
-    x->data[0] = -1; /* the kernel's word for failing */
+    x->data[0] = -1; /* makes the kernel fail */
     for (int i = 0; i < 2; i++) {
         call_scale(x, 3, 0, &thrown);
         cr_assert_not_null(thrown);
@@ -156,7 +156,7 @@ static AOTITorchError count_delete(AtenTensorHandle tensor)
     return delete_tensor(tensor);
 }
 
-/* From now on the handles are counted that the binding deletes. */
+/* Counts the handles that the binding deletes from here on. */
 static void count_deletes(void)
 {
     static aoticache_torch counting;
@@ -209,7 +209,7 @@ static int lists_fallback(void *user, uint64_t *values, uint64_t num_inputs, uin
     return 0;
 }
 
-/* A tensor in a list that only PyTorch's kernel can serve: the stack is as it was. */
+/* If a list has a tensor that only PyTorch's kernel can serve, the stack does not change. */
 Test(binding_stable, list_that_cannot_be_read_stays_the_stacks)
 {
     float pair[2] = {1, 2};
@@ -234,7 +234,7 @@ Test(binding_stable, list_that_cannot_be_read_stays_the_stacks)
     end_binding();
 }
 
-/* A hit takes the handles of all tensors, also of those in lists and boxes; a fallback gets all as it was. */
+/* A hit takes the handles of all tensors, also of those in lists and boxes; a fallback gets everything unchanged. */
 Test(binding_stable, calls_with_lists_are_served_and_fall_back)
 {
     uint64_t values[9];
@@ -300,7 +300,7 @@ Test(binding_stable, with_another_default_dtype_only_tensors_of_floats_are_serve
     end_binding();
 }
 
-/* ---- coming and going ---- */
+/* ---- enabling and disabling ---- */
 
 static int other_fallback(void *user, uint64_t *values, uint64_t num_inputs, uint64_t num_outputs, char *message,
                           size_t message_size)
@@ -342,7 +342,7 @@ Test(binding_stable, retired_operator_keeps_its_function_and_its_fallback)
         cr_expect_null(thrown);
         cr_expect_eq(fallback_calls, turn);
         aoticache_binding_operator_options options = operator_options(SCALE);
-        options.fallback = other_fallback; /* what PyTorch has now is our function, which this one would call */
+        options.fallback = other_fallback; /* PyTorch's kernel is our function, which this one would call */
         cr_assert_eq(aoticache_binding_enable(binding, &options, &op, &error), AOTICACHE_OK, "%s", error.message);
         cr_expect_eq(STAND_IN_COUNT(libraries), 1);
         cr_expect(gives(call_scale(x, 3, 4, &thrown), x, 3, 4));
@@ -428,7 +428,7 @@ Test(binding_stable, disabling_waits_for_calls_inside)
     end_binding();
 }
 
-/* A child has no thread that could come back from a call of its parent's. */
+/* A child does not have the threads that would return from its parent's calls. */
 Test(binding_stable, child_of_a_fork_disables_without_its_parents_calls)
 {
     pthread_t caller;

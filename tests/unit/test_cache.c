@@ -1,5 +1,5 @@
 /*
- * The main path: lookup, get or compile, remembered failures, flushing, forks, trouble with disk and index.
+ * The main path: lookup, get or compile, remembered failures, flushing, forks, errors of disk and index.
  */
 #include "cache_fixture.h"
 
@@ -12,13 +12,13 @@
 
 TestSuite(cache, .init = fixture_setup, .fini = fixture_teardown);
 
-/* A hook that writes `text` into its folder, and what it saw. */
+/* A hook that writes `text` into its directory, and what it observed. */
 struct hook {
     const char *text;
     aoticache_status result; /* other than OK: fails with it */
-    int deliveries;          /* how often it delivers; -1 means once */
+    int deliveries;          /* the number of deliveries; -1 means one */
     useconds_t takes;
-    atomic_bool is_shut; /* it waits for this to end */
+    atomic_bool is_shut; /* it waits until this is false */
     aoticache_cpu_features requirements;
     _Atomic int calls;
     char directory[4096];
@@ -306,7 +306,7 @@ static void hit_ten_times(int number, const char *text)
     aoticache_syscall_hook_set(NULL, NULL);
 }
 
-/* It opens a file, locks it and writes to it; SQLite removes its two. */
+/* The process opens a file, locks it and writes to it; SQLite removes its two files. */
 Test(cache, process_that_only_hit_ends_without_a_wait_for_the_disk)
 {
     uint64_t uses = 0;
@@ -463,7 +463,7 @@ Test(cache, lost_index_is_rebuilt_from_the_manifests)
     aoticache_cache_close(cache);
 }
 
-/* They name entries by numbers, which the new index gives to others. */
+/* Pending statistics name entries by numbers, which the new index gives to other entries. */
 Test(cache, uses_that_wait_go_with_the_index_that_they_are_of)
 {
     char path[4400];

@@ -12,7 +12,7 @@ static aoticache_error error;
 static void begin(void)
 {
     fixture_begin();
-    setenv("AOTICACHE_PYTHON", in_folder("python"), 1); /* so that C compiles */
+    setenv("AOTICACHE_PYTHON", in_folder("python"), 1); /* so that the C hook compiles */
     error.message[0] = '\0';
     cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
 }
@@ -121,7 +121,7 @@ Test(call, misuse_is_refused_and_changes_nothing)
     cr_expect_eq(aoticache_context_open(in_folder("cache"), NULL, &error), AOTICACHE_INVALID);
 }
 
-/* A holder takes what aoticache_call() takes: memory of the caller's, with strides or without. */
+/* A holder accepts what aoticache_call() accepts: the caller's memory, with strides or without. */
 Test(call, holder_takes_views_without_strides_and_handles)
 {
     float data[6] = {-1, 2, -3, 4, -5, 6};
@@ -159,7 +159,7 @@ Test(call, holder_takes_views_without_strides_and_handles)
     aoticache_holder_unref(holder);
 }
 
-/* What a host with a compiler has stored, one without finds; and what neither has, it does not. */
+/* A host without a compiler finds what a host with one has stored, and nothing else. */
 Test(call, host_that_compiles_nothing_finds_what_is_there)
 {
     float data[6] = {-1, 2, -3, 4, -5, 6};
@@ -179,7 +179,7 @@ Test(call, host_that_compiles_nothing_finds_what_is_there)
     }
     cr_expect_eq(counts_of_only_operator().hits, 2);
     cr_expect_eq(aoticache_call(context, "aten::neg", &input, 1, &output, 1, &error), AOTICACHE_NOT_FOUND);
-    /* Who names a framework gets no other's. */
+    /* A context that names a framework gets no kernel of another. */
     aoticache_context_free(context);
     static const char *const environment[] = {"framework=pytorch", NULL};
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
@@ -219,7 +219,10 @@ static void store_as_of_worker(const char *revision)
     aoticache_cache_close(options.cache);
 }
 
-/* A C compiler is here, and no PyTorch: what PyTorch compiled elsewhere is found, but for what an earlier worker made of it. */
+/*
+ * Here are a C compiler and no PyTorch: kernels that PyTorch compiled elsewhere are found, except those of an earlier
+ * worker.
+ */
 Test(call, host_whose_hook_does_not_serve_an_operator_finds_what_is_there)
 {
     float data[6] = {-1, 2, -3, 4, -5, 6};

@@ -1,19 +1,19 @@
-/* Unit tests of eager/hook/callback.c, and of what eager/hook/hook.c checks of everything that is delivered. */
+/* Unit tests of eager/hook/callback.c, and of the checks in eager/hook/hook.c of everything that is delivered. */
 #include "eager/internal.h"
 #include "eager_fixture.h"
 
 TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
-/* What the function of a test does. */
+/* What the callback of a test does. */
 struct script {
     aoticache_status result;
     int deliveries;
     const char *guard, *producer, *output, *library;
-    size_t product_size; /* 0: as it is */
+    size_t product_size; /* 0: the real size */
     int compiles;
 };
 
-/* What came of it. */
+/* What was delivered. */
 struct taken {
     int calls;
     char guard[256], producer[256], output[256];
@@ -130,7 +130,7 @@ Test(callback, it_delivers_exactly_once)
     cr_assert_eq(taken.calls, 0);
 }
 
-/* What an older caller's product does not have is not read. */
+/* Fields that an older caller's struct lacks are not read. */
 Test(callback, shorter_product_has_no_later_fields)
 {
     struct script script = {.deliveries = 1, .output = "not read", .product_size = offsetof(aoticache_product, output)};
@@ -140,9 +140,9 @@ Test(callback, shorter_product_has_no_later_fields)
     cr_assert_str_eq(taken.output, "(none)");
 }
 
-/* ---- what is no kernel library ---- */
+/* ---- files that are not kernel libraries ---- */
 
-/* The library of the tests with one byte changed, or cut off. */
+/* Returns the library of the tests with one byte changed, or cut off. */
 static const char *changed_library(const char *name, size_t at, char to, size_t kept)
 {
     static char bytes[1 << 20];
@@ -181,7 +181,7 @@ Test(callback, product_that_is_no_kernel_library_is_a_failed_compile)
     }
 }
 
-/* What is asked for another architecture is looked at by that. */
+/* A library that is requested for another architecture is checked for that one. */
 Test(callback, product_is_for_the_architecture_that_was_asked_for)
 {
     bool is_x86 = strcmp(aoticache_cpu_arch(), "x86_64") == 0;

@@ -1,5 +1,5 @@
 /*
- * Making checks, and what passes them. A random test compares with an evaluation written plainly, below.
+ * Making checks, and what passes them. A random test compares with the simple evaluation below.
  */
 #include "check_fixture.h"
 #include "loader/eager_face.h"
@@ -333,7 +333,7 @@ static bool evaluate_dim(const aoticache_dim *dim, const int64_t *values, int64_
     return number == product + dim->offset;
 }
 
-/* Binds, in order, in the first round; compares in the second. Numbers are small, nothing overflows. */
+/* Binds symbols, in order, in the first round; compares in the second. Numbers are small, so nothing overflows. */
 static bool dims_hold(const struct random_check *random, const aoticache_dim *dims, const int64_t *numbers,
                       int64_t ndim, int64_t *values, bool bind)
 {
@@ -397,7 +397,7 @@ static bool evaluate_plainly(const struct random_check *random, const aoticache_
     return true;
 }
 
-/* Tensors that fulfil most of a check: its facts, and sizes from one choice of values for the symbols. */
+/* Makes tensors that pass most of a check: its facts, and sizes from one choice of values for the symbols. */
 static void likely_views(uint64_t *state, const struct random_check *random, aoticache_tensor_view *views,
                          int64_t numbers[][2][RANDOM_NDIM])
 {

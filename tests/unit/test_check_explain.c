@@ -1,4 +1,4 @@
-/* What a failing check says: the first property that differs, with both values. */
+/* The message of a failing check: the first property that differs, with both values. */
 #include "check_fixture.h"
 
 TestSuite(check_explain, .timeout = 300);
@@ -103,7 +103,7 @@ Test(check_explain, view_without_sizes_is_named)
     aoticache_check_free(check);
 }
 
-/* The table of docs/checks.md. */
+/* Tests the table of docs/checks.md. */
 Test(check_explain, example_of_the_manual_is_true)
 {
     static const char text[] = "float32[s0, s1]{contiguous}@cpu, float32[64, s1]{s1, 1}@cpu, float32[64]@cpu; "

@@ -1,4 +1,4 @@
-/* Specialised before general: aoticache_check_compare() is a total preorder in which what was relaxed comes later. */
+/* Specialised before general: aoticache_check_compare() is a total preorder in which a relaxed check comes later. */
 #include "check_fixture.h"
 #include "loader/eager_face.h"
 
@@ -48,7 +48,7 @@ Test(check_order, narrow_comes_before_wide)
     cr_expect_eq(compare("*[9223372036854775807*s0+9223372036854775807]", "*[s0]; s0=0..1"), -1);
 }
 
-/* Opens one property a little; false where there was nothing to open. */
+/* Relaxes one property a little; false if there was nothing to relax. */
 static bool relax(uint64_t *state, struct random_check *random)
 {
     size_t index = below(state, (unsigned)random->tensor_count);
@@ -101,7 +101,7 @@ Test(check_order, relaxed_checks_do_not_come_earlier)
         point_at_arrays(&wide);
         for (unsigned i = below(&state, 4); i < 4; i++)
             relax(&state, &wide);
-        /* Opening a size can leave a symbol without a place of its own: that is no check any more. */
+        /* Relaxing a size can leave a symbol without a size that defines it: then it is not a valid check. */
         if (aoticache_check_create(wide.patterns, wide.tensor_count, wide.symbols, wide.symbol_count, &wide_check,
                                    NULL) == AOTICACHE_OK) {
             int order = aoticache_check_compare(narrow_check, wide_check);

@@ -6,7 +6,7 @@
 
 TestSuite(check_text, .timeout = 300);
 
-/* Reads the first, expects the second to be written. */
+/* Parses the first text, expects the second to be written. */
 static void expect(const char *text, const char *written)
 {
     char is[1024];

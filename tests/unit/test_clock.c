@@ -1,6 +1,6 @@
 /*
- * A wall clock that is ahead for a while: what was recorded meanwhile is not believed for ever, and a collection meanwhile
- * does not take everything for old.
+ * A wall clock that is ahead for a while: times recorded meanwhile are not trusted for ever, and a collection meanwhile
+ * does not treat everything as old.
  */
 #include "cache_fixture.h"
 #include "clock_fixture.h"

@@ -1,5 +1,5 @@
 /*
- * Collections: what goes, what stays, in which order, and what dead processes left.
+ * Collections: what is removed, what stays, in which order, and what dead processes left.
  */
 #include "cache/eager_face.h"
 #include "cache_fixture.h"
@@ -18,7 +18,7 @@ TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);
 
 #define LIBRARY_BYTES 20000
 
-/* A library of a known size, of its own for every number. */
+/* Returns a library of a known size, different for every number. */
 static const char *library(int number)
 {
     static char text[LIBRARY_BYTES + 1];
@@ -39,7 +39,7 @@ static aoticache_collect_report collect(aoticache_cache *cache, uint64_t max_byt
     return report;
 }
 
-/* By their keys alone: libraries are larger than the fixture compares. */
+/* Returns whether there is an entry, by its key only: libraries are larger than the fixture compares. */
 static bool has(aoticache_cache *cache, int64_t number)
 {
     aoticache_artifact *artifact = NULL;
@@ -91,7 +91,7 @@ Test(collect, kernels_that_lost_everywhere_go_first)
         }
         judge(cache, 4, "here", true);
         judge(cache, 5, "here", true);
-        judge(cache, 5, "there", false); /* it wins somewhere */
+        judge(cache, 5, "there", false); /* faster in one of the places */
         judge(cache, 3, "here", false);
         aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
         aoticache_collect_report report;
@@ -218,7 +218,10 @@ Test(collect, shared_object_stays_as_long_as_one_entry_needs_it)
     aoticache_cache_close(cache);
 }
 
-/* As in large stores: the files of a round go, and the log is merged, beside the transactions of the next. */
+/*
+ * As in large stores, the files of a round are removed, and the log is merged, in parallel with the transactions of the
+ * next round.
+ */
 Test(collect, many_rounds_remove_what_one_does)
 {
     aoticache_cache *cache = fixture_open();
@@ -288,7 +291,7 @@ Test(collect, manifest_that_somebody_reads_goes_all_the_same)
 static struct {
     bool is_unsynced; /* SQLite has written since it synced */
     int files, files_too_soon;
-    int last_manifest; /* how many files had gone before it */
+    int last_manifest; /* the number of files removed before it */
     aoticache_digest manifests[8];
     size_t manifest_count;
 } disk;
@@ -320,7 +323,7 @@ static int watch_disk(void *user, const char *call, const char *path)
     return 0;
 }
 
-/* Six entries; is_unsynced as the collection finds it. */
+/* Makes a cache with six entries; is_unsynced is as the collection finds it. */
 static aoticache_cache *watched_cache(void)
 {
     aoticache_index_syscall_hooks_install();
@@ -359,7 +362,7 @@ static bool choose(void *user, const aoticache_index_candidate *candidate)
     return false;
 }
 
-/* As one leaves them that is killed between its transaction and the files. */
+/* The state that a collection leaves if it is killed between its transaction and removing the files. */
 Test(collect, files_of_a_killed_collection_wait_for_the_disk_too)
 {
     aoticache_cache *cache = watched_cache();

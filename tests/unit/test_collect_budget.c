@@ -111,7 +111,7 @@ Test(collect_budget, what_a_process_holds_stays_although_it_is_too_much)
         cr_assert_geq(aoticache_artifact_library_fd(held[i]), 0);
         aoticache_artifact_unref(held[i]);
     }
-    usleep(1100000); /* after a step that could free nothing a put does not try again for a second */
+    usleep(1100000); /* after a step that freed nothing, puts do not try again for a second */
     fixture_put(cache, 9, library(9));
     cr_assert_leq(read_statistics(cache).entries, 2);
     aoticache_cache_close(cache);

@@ -61,7 +61,7 @@ static aoticache_collect_report collect(aoticache_cache *cache, const aoticache_
     return report;
 }
 
-/* Without using it: a lookup would. */
+/* Returns whether there is an entry, without marking it as used as a lookup would. */
 static bool has(aoticache_cache *cache, int64_t number)
 {
     aoticache_key key = fixture_key(number);
@@ -145,7 +145,7 @@ Test(collect_options, min_free_evicts_what_the_file_system_lacks)
     aoticache_cache_close(cache);
 }
 
-/* On a file system of its own, which nobody else fills meanwhile. */
+/* Uses a separate file system, which no other process fills meanwhile. */
 Test(collect_options, for_free_space_what_nobody_finds_goes_first)
 {
     struct statvfs filesystem;
@@ -183,7 +183,7 @@ Test(collect_options, many_windows_and_batches_go_to_the_last_entry)
     aoticache_index *index = aoticache_cache_index(cache);
     aoticache_error error = {.message = ""};
     cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_OK);
-    for (uint32_t i = 0; i < 6000; i++) { /* more than a round; rows alone: their files are found gone */
+    for (uint32_t i = 0; i < 6000; i++) { /* more than a round; only rows: their files do not exist */
         aoticache_index_object object = {.bytes = 10};
         aoticache_index_entry entry = {.op = "x", .device = "", .description = "", .producer = "", .created_ns = 1 + i};
         memcpy(object.digest.bytes, &i, sizeof i);
@@ -211,14 +211,14 @@ Test(collect_options, many_windows_and_batches_go_to_the_last_entry)
     aoticache_cache_close(cache);
 }
 
-/* ---- who goes ---- */
+/* ---- which entries are removed ---- */
 
 Test(collect_options, cost_takes_what_is_large_and_quick_to_compile)
 {
     aoticache_cache *cache = fixture_open();
     put_op(cache, "aten::abs", 1, "small", 1000000000);
     put_op(cache, "aten::abs", 2, library(2), 60000000000);
-    put_op(cache, "aten::abs", 3, library(3), 10000000); /* goes first: many bytes for a hundredth of a second */
+    put_op(cache, "aten::abs", 3, library(3), 10000000); /* removed first: many bytes for a hundredth of a second */
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     options.policy = AOTICACHE_COLLECT_COST;
     options.max_entries = 2;
@@ -367,7 +367,7 @@ static aoticache_digest digest_of_row(uint32_t number)
     return digest;
 }
 
-/* Entries without files. */
+/* Adds entries without files. */
 static void put_rows(aoticache_index *index)
 {
     cr_assert_eq(aoticache_index_bulk_begin(index, NULL), AOTICACHE_OK);
@@ -408,8 +408,8 @@ static size_t count_waiting(aoticache_cache *cache)
     return count;
 }
 
-/* Of collections that were killed: what they took out of the index, and whose files they did not come to. Returns how many
- * collections of a millisecond it takes. */
+/* Works off what killed collections left: entries removed from the index whose files still exist. Returns the number of
+ *  * collections of a millisecond that this takes. */
 static size_t work_off_a_backlog(void)
 {
     aoticache_cache *cache = cache_of(1);
@@ -440,7 +440,7 @@ static size_t work_off_a_backlog(void)
     return runs;
 }
 
-/* Where other programs keep the processor from the thread that looks at the clock, one collection can do it all. */
+/* If other programs keep the processor from the thread that reads the clock, one collection can do all of it. */
 Test(collect_options, backlog_is_worked_off_however_short_the_time)
 {
     enum { TRIES = 8 };
@@ -451,7 +451,7 @@ Test(collect_options, backlog_is_worked_off_however_short_the_time)
     cr_assert_gt(runs, 1, "one was enough each time: this shows nothing");
 }
 
-/* ---- what has nothing to do with entries ---- */
+/* ---- files that do not belong to entries ---- */
 
 Test(collect_options, expired_failures_go_and_others_stay)
 {
@@ -502,7 +502,7 @@ Test(collect_options, quarantine_goes_by_the_time_in_its_names)
     aoticache_cache_close(cache);
 }
 
-/* An object that a put wrote before it was killed. */
+/* Writes an object as a put does before it is killed. */
 static void orphan(const char *text)
 {
     const char *path = fixture_object_of(text);

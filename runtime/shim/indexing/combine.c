@@ -1,5 +1,5 @@
 /*
- * shim/indexing/combine: how values that meet at one place become one: sum, prod, mean, amax, amin.
+ * shim/indexing/combine: combines several values at one position: sum, prod, mean, amax, amin.
  */
 #include "runtime/shim/indexing/internal.h"
 
@@ -26,12 +26,12 @@ AOTITorchError aoticache_shim_reduce_parse(const char *function, const char *tex
                                text != NULL ? text : "");
 }
 
-/* Elements of a block that are computed at once: a compiler makes vectors of that many. */
+/* Elements of a block that are computed at a time: a compiler makes vectors of this size. */
 enum { LANES = 16 };
 
 /*
- * Goes over the blocks of a line. `close` is done to LANES elements that lie side by side, `single` to one. Blocks of one
- * element have a loop of their own, in which a processor has several under way.
+ * Iterates over the blocks of a line. `close` is applied to LANES contiguous elements, `single` to one. Blocks of one
+ * element have a separate loop, in which a processor executes several at a time.
  */
 #define DEFINE_LINE(name, bytes, close, single)                                                                   \
     static void name(const struct shim_line *line, char *places, char *values)                                    \
@@ -60,7 +60,7 @@ static inline int64_t wrap(int64_t number, int64_t size)
     return number + (number < 0 ? size : 0);
 }
 
-/* Elements are moved as they are. */
+/* Elements are copied unchanged. */
 #define DEFINE_MOVES(bytes)                                               \
     static inline void put_one_##bytes(char *place, const char *value)    \
     {                                                                     \
@@ -111,7 +111,7 @@ DEFINE_MOVES(16)
 #define MULTIPLY(a, b) ((a) * (b))
 #define ADD_INT(a, b) (int64_t)((uint64_t)(a) + (uint64_t)(b))
 #define MULTIPLY_INT(a, b) (int64_t)((uint64_t)(a) * (uint64_t)(b))
-/* A NaN stays, whichever of the two it is. */
+/* The result is NaN if either value is. */
 #define LARGER(a, b) (isnan(a) || (a) > (b) ? (a) : (b))
 #define SMALLER(a, b) (isnan(a) || (a) < (b) ? (a) : (b))
 #define LARGER_INT(a, b) ((a) > (b) ? (a) : (b))
@@ -148,7 +148,7 @@ DEFINE_DIVIDE(divide_double, double, double, )
 DEFINE_DIVIDE(divide_complex64, float _Complex, float, crealf)
 DEFINE_DIVIDE(divide_complex128, double _Complex, double, creal)
 
-/* Towards minus infinity. */
+/* Divides, rounding towards minus infinity. */
 static void divide_int64(int64_t count, void *sums, const void *counts)
 {
     int64_t *value = sums;
@@ -158,7 +158,7 @@ static void divide_int64(int64_t count, void *sums, const void *counts)
     }
 }
 
-/* What is computed with numbers of a dtype. Complex ones have no order. */
+/* The functions for numbers of a dtype. Complex numbers have no order. */
 struct arithmetic {
     int32_t dtype;
     shim_combine add, multiply, larger, smaller;
@@ -180,7 +180,7 @@ static const struct arithmetic *arithmetic_of(int32_t dtype)
     return NULL;
 }
 
-/* Small floating point numbers are rounded once, at the end. */
+/* Small floating point numbers are combined in a wider dtype and rounded once, at the end. */
 int32_t aoticache_shim_combine_dtype(enum shim_reduce reduce, int32_t dtype)
 {
     if (reduce == SHIM_REDUCE_NONE || arithmetic_of(dtype) != NULL)

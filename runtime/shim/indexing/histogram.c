@@ -1,6 +1,6 @@
 /*
- * shim/indexing/histogram: counts of values in bins of one width: histc, histogram, and histogramdd, whose points have a number
- * for each of several dimensions.
+ * shim/indexing/histogram: counts values in bins of equal width: histc, histogram, and histogramdd, whose points have a
+ * number for each of several dimensions.
  *
  * Source: aten/src/ATen/native/Histogram.cpp, cpu/HistogramKernel.cpp.
  */
@@ -13,7 +13,7 @@
 
 enum { HISTOGRAM_MAX_DIMS = AOTICACHE_NAMED_MAX_RESULTS };
 
-/* Finds the range of the bins: the one asked for, or that of the values; never empty. */
+/* Finds the range of the bins: the requested one, or that of the values; never empty. */
 static AOTITorchError bin_range(const char *function, const struct shim_tensor *values, double *low, double *high)
 {
     const double *value = values->data;
@@ -60,7 +60,7 @@ AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double 
     return SHIM_SUCCESS;
 }
 
-/* Edges between bins of one width, in the dtype's own arithmetic, as torch.linspace makes them. */
+/* Computes the edges of bins of equal width, in the dtype's own arithmetic, as torch.linspace does. */
 static void fill_edges(int32_t dtype, double low, double high, int64_t bins, double *edges)
 {
     for (int64_t i = 0; i <= bins; i++) {
@@ -75,7 +75,7 @@ static void fill_edges(int32_t dtype, double low, double high, int64_t bins, dou
     }
 }
 
-/* The bin of a value between the first and the last edge: the last one has its upper edge too. */
+/* Finds the bin of a value between the first and the last edge; the last bin includes its upper edge. */
 static int64_t find_bin(const double *edges, int64_t bins, double value)
 {
     int64_t low = 0, high = bins;
@@ -94,9 +94,9 @@ struct histogram {
     const char *function;
     int32_t dtype;
     int64_t points, dims;
-    const int64_t *bins;                        /* dims */
-    AtenTensorHandle values, weights;           /* of float64; no weights: NULL */
-    AtenTensorHandle edges[HISTOGRAM_MAX_DIMS]; /* of float64, made by open_edges() */
+    const int64_t *bins;                        /* one per dimension */
+    AtenTensorHandle values, weights;           /* float64; no weights: NULL */
+    AtenTensorHandle edges[HISTOGRAM_MAX_DIMS]; /* float64, made by open_edges() */
 };
 
 static void histogram_close(struct histogram *h)
@@ -109,7 +109,7 @@ static void histogram_close(struct histogram *h)
 
 #define cleanup_histogram __attribute__((cleanup(histogram_close)))
 
-/* The range of one dimension: the one given, or that of the values; never empty. */
+/* Finds the range of one dimension: the given one, or that of the values; never empty. */
 static AOTITorchError find_range(const struct histogram *h, int64_t d, const double *given, double *ret_low,
                                  double *ret_high)
 {
@@ -148,7 +148,10 @@ static AOTITorchError open_edges(struct histogram *h, const double *given, int64
     return SHIM_SUCCESS;
 }
 
-/* Reads the points: the last dimension of `self` has one's numbers, or all elements are points of one number. */
+/*
+ * Reads the points: the last dimension of `self` has the numbers of one point, or each element is a point of one
+ * number.
+ */
 static AOTITorchError histogram_open(const char *function, AtenTensorHandle self, AtenTensorHandle weight, bool is_flat,
                                      const int64_t *bins, int64_t bin_count, struct histogram *h)
 {
@@ -175,7 +178,7 @@ static AOTITorchError histogram_open(const char *function, AtenTensorHandle self
     return aoticache_shim_read(function, weight, F64, &h->weights);
 }
 
-/* Where a point is counted; -1: it lies outside, as NaN does. */
+/* Returns the position at which a point is counted; -1: it is outside, as NaN is. */
 static int64_t place_of(const struct histogram *h, const double *point)
 {
     int64_t place = 0;
@@ -188,7 +191,7 @@ static int64_t place_of(const struct histogram *h, const double *point)
     return place;
 }
 
-/* Divides by the sum of all and by the sizes of the bins. */
+/* Divides by the sum of all counts and by the sizes of the bins. */
 static void make_density(const struct histogram *h, struct shim_tensor *counts)
 {
     double *count = counts->data, total = 0;

@@ -1,9 +1,10 @@
 /*
- * shim/indexing/index: elements at places that several tensors of indices name together: index (reading), index_put
+ * shim/indexing/index: elements at positions that several index tensors name together: index (reading), index_put
  * (writing).
  *
- * Source: aten/src/ATen/native/IndexingUtils.h and TensorAdvancedIndexing.cpp. Indices broadcast among each other; the
- * dimensions they stand for give way to theirs, at the first's place where they are neighbours, else in front.
+ * Source: aten/src/ATen/native/IndexingUtils.h and TensorAdvancedIndexing.cpp. Indices are broadcast to each other.
+ * Their dimensions replace the indexed dimensions: at the position of the first if these are neighbours, otherwise in
+ * front.
  */
 #include "runtime/shim/indexing/internal.h"
 
@@ -15,12 +16,12 @@ struct indexing {
     int count; /* dimensions of self that have an index */
     int dims[SHIM_MAX_NDIM];
     AtenTensorHandle places[SHIM_MAX_NDIM]; /* int64, contiguous, not expanded */
-    AtenTensorHandle joined;                /* of several indices: the places that they name together */
-    int ndim;                               /* of the indices, broadcast */
+    AtenTensorHandle joined;                /* if there are several indices: the positions that they name together */
+    int ndim;                               /* number of dimensions of the indices, broadcast */
     int64_t sizes[SHIM_MAX_NDIM];
-    int result_ndim, first; /* `first`: where the indices' dimensions begin in the result */
+    int result_ndim, first; /* first: the indices' first dimension in the result */
     int64_t result_sizes[SHIM_MAX_NDIM];
-    int rest[SHIM_MAX_NDIM]; /* the result's other dimensions: those of self; -1: of the indices */
+    int rest[SHIM_MAX_NDIM]; /* for each dimension of the result, that of self; -1: one of the indices */
 };
 
 static void indexing_close(struct indexing *indexing)
@@ -49,7 +50,7 @@ static AOTITorchError broadcast_index(const char *function, struct indexing *ind
     return SHIM_SUCCESS;
 }
 
-/* A mask counts as one index for each of its dimensions: the places where it is true. */
+/* Adds a mask, which counts as one index for each of its dimensions: the positions at which it is true. */
 static AOTITorchError add_mask(const char *function, struct indexing *indexing, const struct shim_tensor *self,
                                AtenTensorHandle mask, int dim)
 {
@@ -90,7 +91,7 @@ static AOTITorchError add_index(const char *function, struct indexing *indexing,
     return SHIM_SUCCESS;
 }
 
-/* Makes an index numbers that are within the dimension. */
+/* Turns an index into numbers that are within the dimension. */
 static AOTITorchError finish_index(const char *function, struct indexing *indexing, const struct shim_tensor *self,
                                    int i)
 {
@@ -131,7 +132,7 @@ static AOTITorchError shape_result(const char *function, struct indexing *indexi
     return SHIM_SUCCESS;
 }
 
-/* `indices` may be NULL where a dimension has none. */
+/* Opens the indices. An element of `indices` may be NULL if a dimension has none. */
 static AOTITorchError indexing_open(const char *function, const struct shim_tensor *self,
                                     const AtenTensorHandle *indices, int64_t count, struct indexing *indexing)
 {
@@ -150,7 +151,7 @@ static AOTITorchError indexing_open(const char *function, const struct shim_tens
     return shape_result(function, indexing, self);
 }
 
-/* Makes one index of several, which counts in elements from self's first one on. */
+/* Joins several indices into one, which counts elements from self's first one. */
 static AOTITorchError join_indices(const char *function, struct indexing *indexing, const struct shim_tensor *self)
 {
     cleanup_tensor AtenTensorHandle expanded = NULL;
@@ -168,7 +169,7 @@ static AOTITorchError join_indices(const char *function, struct indexing *indexi
     return SHIM_SUCCESS;
 }
 
-/* The stride of a tensor's elements, broadcast to `ndim` dimensions, at dimension `d`; in bytes. */
+/* Returns the stride, in bytes, of dimension `d` of a tensor that is broadcast to `ndim` dimensions. */
 static ptrdiff_t broadcast_stride(const struct shim_tensor *tensor, int ndim, int d)
 {
     const int at = d - (ndim - tensor->ndim);
@@ -192,11 +193,11 @@ static void add_dims(const struct indexing *indexing, const struct shim_tensor *
     }
 }
 
-/* Walks over the elements that the indices name. The dtype of `self` and `values` is the one that `combine` is for. */
+/* Walks over the elements that the indices name. `self` and `values` have the dtype that `combine` is for. */
 static AOTITorchError walk_indices(const char *function, struct indexing *indexing, const struct shim_tensor *self,
                                    const struct shim_tensor *values, shim_combine combine)
 {
-    static const int64_t first = 0; /* without an index all is one block */
+    static const int64_t first = 0; /* without an index everything is one block */
     struct shim_walk walk = {.combine = combine, .index = &first, .places = self->data, .values = values->data};
     add_dims(indexing, self, values, true, &walk);
     walk.index_ndim = walk.ndim;
@@ -216,7 +217,7 @@ static AOTITorchError walk_indices(const char *function, struct indexing *indexi
     return SHIM_SUCCESS;
 }
 
-/* `values` must be of the result's sizes, or repeated to them. */
+/* Checks that `values` has the result's sizes or can be broadcast to them. */
 static AOTITorchError check_values(const char *function, const struct indexing *indexing,
                                    const struct shim_tensor *values)
 {

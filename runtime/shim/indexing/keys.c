@@ -1,5 +1,6 @@
 /*
- * shim/indexing/keys: making keys, sorting them by their bytes, and finding the one at a rank by its bits from the top.
+ * shim/indexing/keys: makes keys, sorts them by their bytes, and finds the key at a rank by its bits from the highest
+ * on.
  */
 #include "runtime/shim/indexing/keys.h"
 
@@ -7,7 +8,7 @@
 
 /* ---- making keys ---- */
 
-/* The elements of a block, as they are read. */
+/* The elements of a block. */
 union block {
     int64_t ints[SHIM_KEY_BLOCK];
     uint64_t uints[SHIM_KEY_BLOCK];
@@ -15,7 +16,7 @@ union block {
     double doubles[SHIM_KEY_BLOCK];
 };
 
-/* Positive numbers compare as their bits do, negative ones the other way round. Loops of fixed length become vectors. */
+/* Positive numbers compare as their bits do, negative ones in reverse. Loops of fixed length become vectors. */
 #define DEFINE_KEYS_OF(name, type, bits_type, signed_type, bits_max)                          \
     static void name(const type *restrict values, uint64_t flip, uint64_t *restrict ret_keys) \
     {                                                                                         \
@@ -92,11 +93,11 @@ void aoticache_shim_keys_read(const struct shim_keys *keys, int64_t count, const
 
 /* ---- the key at a rank ---- */
 
-/* So few are sorted at once. Of items, more than that are sorted by their bytes. */
+/* Up to FEW keys are sorted directly. More than FEW_ITEMS items are sorted by their bytes. */
 enum { FEW = 32, FEW_ITEMS = 64 };
 enum { RANK_BITS = 11, RANK_DIGITS = 1 << RANK_BITS };
 
-/* Copies the keys that have this digit, which may be to where they are. Returns how many there are. */
+/* Copies the keys that have this digit; source and target may be the same. Returns their number. */
 static int64_t keep_digit(const uint64_t *keys, int64_t count, int shift, uint64_t digit, uint64_t *to)
 {
     int64_t kept = 0;
@@ -108,7 +109,7 @@ static int64_t keep_digit(const uint64_t *keys, int64_t count, int shift, uint64
     return kept;
 }
 
-/* Finds the digit of the key at *rank. *rank becomes that among the keys with this digit. */
+/* Finds the digit of the key at *rank. *rank becomes the rank among the keys with this digit. */
 static uint64_t find_digit(const uint64_t *keys, int64_t count, int shift, int64_t *rank)
 {
     int64_t counts[RANK_DIGITS] = {0};

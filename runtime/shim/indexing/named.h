@@ -1,12 +1,15 @@
 /*
- * shim/indexing/named: operators of this folder that are called by name (runtime/named_operators.h). Private to runtime/shim/.
+ * shim/indexing/named: operators of this directory that are called by name (runtime/named_operators.h). Private to
+ * runtime/shim/.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_ORDER_NAMED_H
 #define AOTICACHE_RUNTIME_SHIM_ORDER_NAMED_H
 
 #include "runtime/named_operators.h"
 
-/* unique.c: aten::_unique2 and aten::unique_consecutive, the latter of all elements, not of slices along a dimension. */
+/*
+ * unique.c: aten::_unique2 and aten::unique_consecutive; the latter for all elements, not for slices along a dimension.
+ */
 AOTITorchError aoticache_shim_unique(const aoticache_named_argument *a, AtenTensorHandle *ret);
 AOTITorchError aoticache_shim_unique_consecutive(const aoticache_named_argument *a, AtenTensorHandle *ret);
 

@@ -1,8 +1,8 @@
 /*
- * shim/indexing/scan: what accumulates along one dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
+ * shim/indexing/scan: accumulates along one dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
  *
- * Source: aten/src/ATen/native/ReduceOps.cpp and cpu/ReduceOpsKernel.cpp. Sums and products of float accumulate in
- * double, as there.
+ * Source: aten/src/ATen/native/ReduceOps.cpp and cpu/ReduceOpsKernel.cpp. As there, sums and products of float
+ * accumulate in double.
  */
 #include "runtime/shim/math/internal.h"
 #include "runtime/shim/operators.h"
@@ -13,12 +13,12 @@
 
 typedef double _Complex complex_double;
 
-/* Some lanes: element i of lane j is at j * apart + i * step. */
+/* A group of lanes: element i of lane j is at j * apart + i * step. */
 struct lane_group {
     int64_t count, apart, length, step;
 };
 
-/* places: only written where results have places. */
+/* Scans lanes. places: only written if results have positions. */
 typedef void (*scan_lanes)(const void *source, void *to, int64_t *places, const struct lane_group *lanes);
 
 /* The functions for int64, float, double and complex double; NULL if there is none. */
@@ -26,13 +26,13 @@ struct scan {
     scan_lanes of_int, of_float, of_double, of_complex;
 };
 
-/* ---- eight lanes at a time, since each step waits for the one before ---- */
+/* ---- eight lanes at a time, since each step waits for the previous one ---- */
 
 enum { LANES_AT_ONCE = 8 };
 
 /*
- * Defines name(), which takes the lanes of a group to name_some(): `count` of them, which is known when that is compiled, from
- * element `first` on. So these loops become plain code, and vectors where lanes are side by side.
+ * Defines name(), which passes the lanes of a group to name_some(): `count` lanes from element `first` on, with a count
+ * known at compile time. So these loops become plain code, and vectors if lanes are adjacent.
  */
 #define DEFINE_LANES(name)                                                                                     \
     static void name(const void *from, void *to, int64_t *places, const struct lane_group *lanes)              \
@@ -51,7 +51,7 @@ enum { LANES_AT_ONCE = 8 };
 
 /* ---- sums and products ---- */
 
-/* `type` is that of the elements, `wide` that of the total. */
+/* type: of the elements. wide: of the total. */
 #define DEFINE_ACCUMULATE(name, type, wide, start, join)                                                 \
     INLINE void name##_some(const void *source, void *target, int64_t *places, int64_t first, int count, \
                             int64_t apart, int64_t length, int64_t step)                                 \
@@ -95,9 +95,9 @@ static double log_add_exp(double a, double b)
 DEFINE_ACCUMULATE(log_sum_float, float, double, -INFINITY, log_add_exp)
 DEFINE_ACCUMULATE(log_sum_double, double, double, -INFINITY, log_add_exp)
 
-/* ---- the largest or smallest so far, and where it is: of equal ones the last; NaN is beyond all ---- */
+/* ---- running maximum or minimum and its position: the last of equal ones; NaN beats all numbers ---- */
 
-/* loses: how an element compares with the best one so far, which stays then. */
+/* loses: comparison of an element with the best one; if true, the best one stays. */
 #define DEFINE_EXTREME(name, type, is_nan, loses)                                                        \
     INLINE void name##_some(const void *source, void *target, int64_t *places, int64_t first, int count, \
                             int64_t apart, int64_t length, int64_t step)                                 \
@@ -129,7 +129,7 @@ DEFINE_EXTREME(smallest_double, double, isnan, >)
 
 /* ---- all lanes of a tensor ---- */
 
-/* The elements are contiguous, of the dtype that is computed in. */
+/* The elements are contiguous and have the dtype used for computing. */
 struct scanned {
     const struct shim_tensor *source, *to, *places; /* places: NULL: none */
     struct shim_lanes lanes;
@@ -137,7 +137,7 @@ struct scanned {
     int parts;
 };
 
-/* Runs `count` lanes from `lane` on, which are side by side or one behind the other. */
+/* Runs `count` lanes from `lane` on, which are interleaved or follow each other. */
 static void run_some(const struct scanned *scanned, int64_t lane, int64_t count)
 {
     const struct shim_lanes lanes = scanned->lanes;
@@ -159,10 +159,10 @@ static void run_part(void *user, int part)
     }
 }
 
-/* What an element costs, in multiplications. */
+/* The cost of an element, in multiplications. */
 enum { PLAIN_WORK = 12, LOGARITHM_WORK = 600 };
 
-/* ret_places: NULL: none. */
+/* Scans a tensor. ret_places: NULL: none. */
 static AOTITorchError scan(const char *function, const struct scan *scan, AtenTensorHandle self, int64_t dim,
                            int32_t dtype, AtenTensorHandle *ret_tensor, AtenTensorHandle *ret_places)
 {
@@ -178,7 +178,7 @@ static AOTITorchError scan(const char *function, const struct scan *scan, AtenTe
                                                        : scan->of_complex;
     if (run == NULL)
         return aoticache_shim_fail_dtype(function, dtype);
-    /* The elements are converted to `dtype` first: 1.5 as int64 counts 1. */
+    /* The elements are converted to `dtype` first: 1.5 counts as 1 for int64. */
     SHIM_TRY(aoticache_shim_read(function, self, dtype, &input));
     SHIM_TRY(aoticache_shim_read(function, input, work, &values));
     SHIM_TRY(aoticache_shim_make(function, tensor->ndim, tensor->sizes, work, &made));
@@ -201,7 +201,7 @@ static AOTITorchError scan(const char *function, const struct scan *scan, AtenTe
     return SHIM_SUCCESS;
 }
 
-/* Whole numbers add up as int64 unless something else is asked for. */
+/* Returns the dtype of a sum: int64 for integers, unless another is requested. */
 static int32_t sum_dtype(const int32_t *asked, int32_t dtype)
 {
     if (asked != NULL)

@@ -1,6 +1,6 @@
 /*
- * shim/indexing/scatter: elements of a source to places that an index names along one dimension: scatter, scatter_reduce,
- * index_reduce.
+ * shim/indexing/scatter: writes elements of a source to positions that an index names along one dimension: scatter,
+ * scatter_reduce, index_reduce.
  *
  * Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp and cpu/ScatterGatherKernel.cpp. `out` may be `self`.
  */
@@ -15,10 +15,10 @@ struct scatter {
     int dim;
     enum shim_reduce reduce;
     bool include_self;
-    int32_t dtype; /* of what is computed with, `result` and `source` */
+    int32_t dtype; /* of `result` and `source`, used for computing */
     AtenTensorHandle result;
-    AtenTensorHandle source; /* of index's sizes, or larger; a single number for all */
-    AtenTensorHandle index;  /* contiguous int64, of size 1 where all numbers along a dimension are the same */
+    AtenTensorHandle source; /* of the index's sizes, or larger; or a single number for all */
+    AtenTensorHandle index;  /* contiguous int64, with size 1 if all numbers along a dimension are the same */
 };
 
 static void scatter_close(struct scatter *scatter)
@@ -35,7 +35,7 @@ static int64_t size_at(const struct shim_tensor *tensor, int d)
     return tensor->ndim > 0 ? tensor->sizes[d] : 1;
 }
 
-/* In bytes. */
+/* Returns the stride in bytes. */
 static ptrdiff_t stride_at(const struct shim_tensor *tensor, int d)
 {
     return tensor->ndim > 0 ? (ptrdiff_t)tensor->strides[d] * tensor->item_bytes : 0;
@@ -61,7 +61,7 @@ static AOTITorchError check_sizes(const char *function, int dim, const struct sh
     return SHIM_SUCCESS;
 }
 
-/* Reads the index, but not what an expanded one repeats, and checks it. */
+/* Reads the index, without the repetitions of an expanded one, and checks it. */
 static AOTITorchError read_index(struct scatter *scatter, const struct shim_tensor *self, AtenTensorHandle index)
 {
     cleanup_tensor AtenTensorHandle view = NULL;
@@ -78,7 +78,7 @@ static AOTITorchError read_index(struct scatter *scatter, const struct shim_tens
     return SHIM_SUCCESS;
 }
 
-/* Appends the dimensions that the index has, or those in which it is the same. */
+/* Appends the dimensions in which the index varies, or those in which it is constant. */
 static void add_dims(const struct scatter *scatter, const struct shim_tensor *index, const struct shim_tensor *result,
                      const struct shim_tensor *source, bool is_index, struct shim_walk *walk)
 {
@@ -96,7 +96,7 @@ static void add_dims(const struct scatter *scatter, const struct shim_tensor *in
     }
 }
 
-/* Combines what `result` holds with the elements of `source`, both of scatter->dtype. */
+/* Combines the elements of `result` with those of `source`, both of scatter->dtype. */
 static AOTITorchError combine(const struct scatter *scatter, enum shim_reduce reduce, const struct shim_tensor *index,
                               const struct shim_tensor *result, const struct shim_tensor *source)
 {
@@ -114,7 +114,7 @@ static AOTITorchError combine(const struct scatter *scatter, enum shim_reduce re
     return SHIM_SUCCESS;
 }
 
-/* What a place holds before anything comes to it. */
+/* Makes the content of a position before anything is combined with it. */
 static AOTITorchError make_first(const struct scatter *scatter, enum shim_reduce reduce, AtenTensorHandle *ret_number)
 {
     SHIM_TRY(aoticache_shim_make(scatter->function, 0, NULL, scatter->dtype, ret_number));
@@ -122,7 +122,7 @@ static AOTITorchError make_first(const struct scatter *scatter, enum shim_reduce
     return SHIM_SUCCESS;
 }
 
-/* Divides the sums by how many elements came to each place, self's own included or not. */
+/* Divides the sums by the number of elements that were added at each position, with or without self's own. */
 static AOTITorchError divide(const struct scatter *scatter, const struct shim_tensor *index)
 {
     cleanup_tensor AtenTensorHandle counts = NULL, first = NULL, one = NULL;
@@ -223,7 +223,7 @@ AOTITorchError aoti_torch_scatter_reduce_out(AtenTensorHandle out, AtenTensorHan
     return scatter_reduce(__func__, out, self, dim, index, src, reduce, include_self != 0);
 }
 
-/* Repeats an index of one dimension over the sizes of the source, so that whole slices go where it says. */
+/* Repeats an index of one dimension over the sizes of the source, so that whole slices are written to its positions. */
 static AOTITorchError spread_index(const char *function, AtenTensorHandle index, const struct shim_tensor *source,
                                    int dim, AtenTensorHandle *ret_index)
 {

@@ -1,5 +1,5 @@
 /*
- * shim/indexing/search: places of values among sorted boundaries (searchsorted, bucketize).
+ * shim/indexing/search: finds positions of values among sorted boundaries (searchsorted, bucketize).
  *
  * Source: aten/src/ATen/native/Bucketization.cpp.
  */
@@ -9,15 +9,16 @@
 
 #include <string.h>
 
-/* Places `values` among the `count` boundaries of one row. */
+/* Finds the positions of `values` among the `count` boundaries of one row. */
 typedef void (*search_row)(const void *boundaries, int64_t count, const void *values, int64_t value_count,
                            int64_t *ret_places);
 
 /*
- * Binary search as PyTorch's: the same boundaries are looked at, which matters where NaN is among them. Without branches, since
- * no processor could foresee them: the first `steps` steps find some boundaries left, and after them at most one is.
+ * Binary search as in PyTorch: it compares with the same boundaries, which matters if NaN is among them. It has no
+ * branches, since a processor could not predict them: during the first `steps` steps boundaries are left to compare
+ * with, and after them at most one is.
  *
- * is_before: whether a boundary lies before a value. NaN is above all.
+ * is_before: whether a boundary comes before a value. NaN is above all numbers.
  */
 #define DEFINE_SEARCH(name, type, is_before)                                                                   \
     static void name(const void *row, int64_t count, const void *sought, int64_t value_count, int64_t *places) \
@@ -32,7 +33,7 @@ typedef void (*search_row)(const void *boundaries, int64_t count, const void *va
                 low += (half + 1) & -before;                                                                   \
                 left = half - (before & ~left & 1);                                                            \
             }                                                                                                  \
-            const int64_t last = low - (low == count); /* is looked at, whether it counts or not */            \
+            const int64_t last = low - (low == count); /* read even if not needed */                           \
             places[i] = count > 0 ? low + (left & is_before(boundaries[last], value)) : 0;                     \
         }                                                                                                      \
     }
@@ -54,13 +55,13 @@ static search_row search_of(int32_t work, bool right)
     return right ? place_doubles_right : place_doubles;
 }
 
-/* float32 holds its elements exactly. */
+/* Returns whether float32 represents elements of the dtype exactly. */
 static bool is_narrow_floating(int32_t dtype)
 {
     return aoticache_shim_is_floating(dtype) && dtype != AOTICACHE_DTYPE_FLOAT64;
 }
 
-/* What boundaries and values are compared as. double does not hold every int64 exactly. */
+/* Returns the dtype in which boundaries and values are compared. double does not represent every int64 exactly. */
 static int32_t common_dtype(int32_t a, int32_t b)
 {
     if (aoticache_shim_is_integral(a) && aoticache_shim_is_integral(b))
@@ -93,7 +94,7 @@ static AOTITorchError check_sorter(const char *function, const struct shim_tenso
     return SHIM_SUCCESS;
 }
 
-/* The boundaries in the order that the sorter gives those of each row. */
+/* Returns the boundaries of each row in the order given by the sorter. */
 static AOTITorchError put_in_order(const char *function, AtenTensorHandle boundaries, AtenTensorHandle sorter,
                                    AtenTensorHandle *ret_tensor)
 {
@@ -111,7 +112,7 @@ static AOTITorchError put_in_order(const char *function, AtenTensorHandle bounda
     return SHIM_SUCCESS;
 }
 
-/* All are contiguous. */
+/* A search; all tensors are contiguous. */
 struct searched {
     const struct shim_tensor *boundaries, *values;
     int64_t *places;
@@ -119,7 +120,7 @@ struct searched {
     int parts;
 };
 
-/* Searches for a part's values, row by row where each row has boundaries of its own. */
+/* Searches for a part's values, row by row if each row has its own boundaries. */
 static void run_part(void *user, int part)
 {
     const struct searched *searched = user;
@@ -135,7 +136,7 @@ static void run_part(void *user, int part)
     }
 }
 
-/* What a step of the search costs, in multiplications. */
+/* The cost of a step of the search, in multiplications. */
 enum { STEP_WORK = 20 };
 
 static AOTITorchError search(const char *function, AtenTensorHandle boundaries, AtenTensorHandle self, bool right,
@@ -159,7 +160,7 @@ static AOTITorchError search(const char *function, AtenTensorHandle boundaries, 
     return aoticache_shim_read(function, places, narrow ? AOTICACHE_DTYPE_INT32 : AOTICACHE_DTYPE_INT64, ret_tensor);
 }
 
-/* Reads the side, which can be given in two ways that must not contradict each other. */
+/* Reads the side, which can be given by two arguments that must not contradict each other. */
 static AOTITorchError parse_side(const char *function, int32_t right, const char **side, bool *ret_right)
 {
     *ret_right = right != 0;

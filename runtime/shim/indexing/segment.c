@@ -1,5 +1,5 @@
 /*
- * shim/indexing/segment: segment_reduce: runs of elements along one dimension become one each. Source:
+ * shim/indexing/segment: segment_reduce: reduces each run of elements along one dimension to one element. Source:
  * aten/src/ATen/native/SegmentReduce.cpp.
  */
 #include "runtime/shim/indexing/internal.h"
@@ -105,7 +105,7 @@ AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *
     struct segments segments = {.initial = initial};
     int64_t sizes[SHIM_MAX_NDIM];
     int at;
-    (void)unsafe; /* what it leaves out is checked here all the same: it guards memory */
+    (void)unsafe; /* checks that it would skip are always made, since they protect memory */
     SHIM_CHECK_TENSOR(data);
     SHIM_CHECK_RESULT(ret_0);
     if (shim_optional(indices) != NULL)

@@ -1,5 +1,5 @@
 /*
- * shim/indexing/select: operators whose result's size depends on values, and those that take elements by a mask:
+ * shim/indexing/select: operators whose result's size depends on values, and operators that select elements by a mask:
  * masked_select, nonzero, masked_scatter, repeat_interleave.
  */
 #include "runtime/shim/operators.h"
@@ -48,8 +48,8 @@ static int64_t count_set(const struct shim_tensor *mask)
 }
 
 /*
- * Elements that a mask has, `count` of them, one behind the other. None of the steps depends on the mask by a branch, which a
- * processor could not foresee.
+ * Copies the elements that a mask selects, out of `count`, one after the other. It has no branches on the mask, since a
+ * processor could not predict them.
  */
 #define DEFINE_MASKED(bytes)                                                                  \
     static void select_##bytes(int64_t count, const uint8_t *set, const char *from, char *to) \
@@ -76,7 +76,7 @@ DEFINE_MASKED(4)
 DEFINE_MASKED(8)
 DEFINE_MASKED(16)
 
-/* By the logarithm of an element's size. */
+/* The functions, indexed by the logarithm of an element's size. */
 typedef void (*move_masked)(int64_t count, const uint8_t *set, const char *from, char *to);
 static const move_masked selects[] = {select_1, select_2, select_4, select_8, select_16};
 static const move_masked inserts[] = {insert_1, insert_2, insert_4, insert_8, insert_16};
@@ -120,13 +120,15 @@ AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, AtenTensorHa
     return SHIM_SUCCESS;
 }
 
-/* Places are written row after row, an element of which is `dim_step` numbers behind the one before. */
+/* The coordinates of elements are written row by row; the elements of a row are `dim_step` numbers apart. */
 struct places {
     int64_t *to;
-    int64_t row_step, dim_step, room, rows; /* room: for so many rows; rows: written so far */
+    int64_t row_step, dim_step, room, rows; /* room: capacity in rows; rows: rows written up to now */
 };
 
-/* Finds what is not zero along the last dimension, from `set` on; `at` are the coordinates of the others. */
+/*
+ * Finds the elements that are not zero along the last dimension, from `set` on; `at` are the coordinates of the others.
+ */
 static void write_lane(const struct shim_tensor *tensor, const uint8_t *set, const int64_t *at, struct places *places)
 {
     const int last = tensor->ndim - 1;
@@ -143,7 +145,7 @@ static void write_lane(const struct shim_tensor *tensor, const uint8_t *set, con
     places->rows = rows;
 }
 
-/* Writes a row for each element that is not zero. Rows without an element may have been written to. */
+/* Writes a row for each element that is not zero. Unused rows may have been written to. */
 static void write_places(const struct shim_tensor *tensor, struct places *places)
 {
     int64_t at[SHIM_MAX_NDIM] = {0};
@@ -158,7 +160,7 @@ static void write_places(const struct shim_tensor *tensor, struct places *places
 
 static AOTITorchError read_mask(const char *function, AtenTensorHandle self, AtenTensorHandle *ret_set)
 {
-    /* The mask is read through a copy: a byte of bool may hold any value. */
+    /* The mask is read through a copy, since a byte of bool may have any value. */
     return aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_BOOL, ret_set);
 }
 

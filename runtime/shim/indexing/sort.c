@@ -1,11 +1,11 @@
 /*
- * shim/indexing/sort: order along one dimension: sort, topk, kthvalue, median, mode. Lanes are shared among the threads; each
- * thread reads the keys of one lane at a time (keys.h). Sorting goes by the bytes of keys, kthvalue and median find the key at
- * a rank, topk keeps the first ones that it has seen.
+ * shim/indexing/sort: order along one dimension: sort, topk, kthvalue, median, mode. Lanes are divided among the
+ * threads; each thread reads the keys of one lane at a time (keys.h). Sorting uses the bytes of keys, kthvalue and
+ * median find the key at a rank, topk keeps the first keys found up to now.
  *
  * Source: aten/src/ATen/native/Sorting.cpp and TensorCompare.cpp. NaN is larger than every number. All sorting here is
- * stable, which PyTorch promises of some only; where it leaves open which of equal elements is meant, results may name
- * another place.
+ * stable, which PyTorch promises only for some functions. If PyTorch does not specify which of several equal elements
+ * is returned, results may have another index.
  */
 #include "runtime/shim/math/internal.h"
 #include "runtime/shim/operators.h"
@@ -18,18 +18,20 @@
 
 struct order;
 
-/* What is done to one lane. first, to: positions of its first element and its first result; memory: of the part. */
+/*
+ * The function for one lane. first, to: positions of its first element and its first result; memory: the part's memory.
+ */
 typedef void (*order_lane)(const struct order *order, int64_t first, int64_t to, void *memory);
 
-/* A call: lanes of a tensor, and what of each is wanted. */
+/* A call: the lanes of a tensor, and the wanted result for each. */
 struct order {
     AtenTensorHandle source, values, places; /* contiguous */
     struct shim_lanes lanes;
     struct shim_keys keys;
-    int64_t kept; /* how many elements of a lane the results have */
+    int64_t kept; /* the number of elements of a lane in the results */
     order_lane run;
-    int64_t room; /* items that a lane needs at once, with as many to spare */
-    int64_t rank; /* of the wanted element, unless it is the median */
+    int64_t room; /* items that a lane needs, and the same number of spare ones */
+    int64_t rank; /* rank of the wanted element, unless it is the median */
     bool is_median, skip_nan;
     int parts;
     char *memory; /* `step` bytes for each part */
@@ -73,7 +75,7 @@ static void run_part(void *user, int part)
     }
 }
 
-/* Runs `run` on every lane. work: what an element costs, in multiplications. */
+/* Runs `run` on every lane. work: the cost of an element, in multiplications. */
 static AOTITorchError run_lanes(const char *function, struct order *order, double work)
 {
     const struct shim_lanes lanes = order->lanes;
@@ -92,7 +94,7 @@ static AOTITorchError run_lanes(const char *function, struct order *order, doubl
     return SHIM_SUCCESS;
 }
 
-/* ---- of one lane ---- */
+/* ---- functions for one lane ---- */
 
 static inline __attribute__((always_inline)) void take_items(const struct order *order, int64_t first, int64_t to,
                                                              const struct shim_key_item *items, int64_t count,
@@ -135,7 +137,7 @@ static void read_keys(const struct order *order, int64_t first, int64_t begin, i
                              step * item_bytes, ret_keys);
 }
 
-/* Keys that are looked at together. */
+/* Keys that are processed together. */
 enum { CHUNK = 4 * SHIM_KEY_BLOCK };
 
 static int64_t chunk_of(const struct order *order, int64_t begin)
@@ -163,8 +165,8 @@ static void sort_lane(const struct order *order, int64_t first, int64_t to, void
 }
 
 /*
- * Collects the first `kept` of a lane. Whenever there is no more room, the first ones of what was collected stay. From then
- * on only keys below the largest of these count: equal ones come later, so they lose.
+ * Collects the first `kept` of a lane. When the memory is full, only the first `kept` of the collected items stay. From
+ * then on only keys below the largest of these are collected: equal ones come later in the order.
  */
 static void top_lane(const struct order *order, int64_t first, int64_t to, void *memory)
 {
@@ -182,14 +184,14 @@ static void top_lane(const struct order *order, int64_t first, int64_t to, void 
                 continue;
             aoticache_shim_items_sort(items, spare, held);
             held = order->kept;
-            most = items[held - 1].key - 1; /* below 0 is all: these lose when they are sorted */
+            most = items[held - 1].key - 1; /* wraps below 0, then everything is collected: sorting drops it */
         }
     }
     aoticache_shim_items_sort(items, spare, held);
     take(order, first, to, items, order->kept);
 }
 
-/* Takes the commonest element, the smallest of several, at the last place where it is. */
+/* Takes the most frequent element, the smallest if there are several, with its last position. */
 static void mode_lane(const struct order *order, int64_t first, int64_t to, void *memory)
 {
     const struct shim_key_item *const items = sorted_items(order, first, memory);
@@ -207,8 +209,8 @@ static void mode_lane(const struct order *order, int64_t first, int64_t to, void
 }
 
 /*
- * The rank of the lower of the two in the middle; of lanes with NaN that of the first of these, or, if they do not count, only
- * without numbers. NaN is last.
+ * Returns the rank of the lower of the two elements in the middle; in lanes with NaN the rank of the first NaN, or, if
+ * NaN is not counted, only if there are no numbers. NaN is last.
  */
 static int64_t rank_of_median(const struct order *order, const uint64_t *keys)
 {
@@ -220,7 +222,7 @@ static int64_t rank_of_median(const struct order *order, const uint64_t *keys)
     return (numbers - 1) / 2;
 }
 
-/* Takes the element at a rank: of equal ones that which sorting would put there. */
+/* Takes the element at a rank: among equal ones the one that sorting would put there. */
 static void rank_lane(const struct order *order, int64_t first, int64_t to, void *memory)
 {
     uint64_t *const keys = memory, *const spare = keys + 2 * order->room;
@@ -233,7 +235,7 @@ static void rank_lane(const struct order *order, int64_t first, int64_t to, void
     take(order, first, to, &(struct shim_key_item){key, place}, 1);
 }
 
-/* What a multiplication costs is 1. */
+/* Costs of an element; a multiplication costs 1. */
 enum { SORT_WORK = 250, RANK_WORK = 80, TOP_WORK = 30 };
 
 /* ---- the first elements of every lane ---- */
@@ -258,7 +260,7 @@ static AOTITorchError sort_first(const char *function, AtenTensorHandle self, in
     return SHIM_SUCCESS;
 }
 
-/* Gives a contiguous tensor the order that self's dimensions have in memory. Takes it over. */
+/* Gives a contiguous tensor, which it takes over, the order that self's dimensions have in memory. */
 static AOTITorchError lay_out_like(const char *function, AtenTensorHandle self, AtenTensorHandle *contiguous,
                                    AtenTensorHandle *ret_tensor)
 {
@@ -302,7 +304,7 @@ AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t d
 AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim, int32_t descending,
                                           AtenTensorHandle *ret_0, AtenTensorHandle *ret_1)
 {
-    (void)stable; /* it always is */
+    (void)stable; /* sorting is always stable */
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);
@@ -313,7 +315,7 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
                                    AtenTensorHandle *ret_0, AtenTensorHandle *ret_1)
 {
     int at;
-    (void)sorted; /* unsorted ones may come in any order, so in this one too */
+    (void)sorted; /* unsorted results may be in any order, also a sorted one */
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);
@@ -339,13 +341,16 @@ static int64_t reduced_sizes(const struct shim_tensor *tensor, int dim, bool kee
     return ndim;
 }
 
-/* The keys of a lane in whole blocks, and as many to spare, lie where else two lists of items do. */
+/*
+ * Returns the number of items that take the memory of a lane's keys in whole blocks. A part has space for two such
+ * lists.
+ */
 static int64_t room_for_keys(int64_t length)
 {
     return (length / SHIM_KEY_BLOCK + 1) * (SHIM_KEY_BLOCK / 2);
 }
 
-/* order: `run` and what that needs are set. */
+/* Reduces lanes. order: `run` and the fields that it needs are set. */
 static AOTITorchError reduce_lanes(const char *function, AtenTensorHandle self, int dim, bool keepdim,
                                    struct order *order, AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
 {

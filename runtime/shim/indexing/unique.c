@@ -1,9 +1,9 @@
 /*
- * shim/indexing/unique: the different elements of a tensor, sorted or as they follow each other, with the place that each element
- * has among them and how often each is there.
+ * shim/indexing/unique: the distinct elements of a tensor, sorted or in their order, with the position of each element
+ * among them and the number of times that each occurs.
  *
- * Sources: at::native::_unique2_cpu, unique_consecutive_cpu (aten/src/ATen/native/Unique.cpp). As there, no NaN is equal to
- * another; sorted, they come last.
+ * Sources: at::native::_unique2_cpu, unique_consecutive_cpu (aten/src/ATen/native/Unique.cpp). As there, no NaN equals
+ * another; sorted, NaN comes last.
  */
 #include "runtime/shim/indexing/named.h"
 
@@ -45,12 +45,12 @@ static int compare_numbers(const void *first, const void *second)
 
 struct unique {
     int32_t dtype;    /* I64 or F64: of the items' values */
-    int64_t count;    /* of different elements */
+    int64_t count;    /* of distinct elements */
     int64_t *inverse; /* for each element; NULL: not wanted */
-    int64_t *counts;  /* room for as many as elements */
+    int64_t *counts;  /* with space for one count per element */
 };
 
-/* Items of one value become one, in front. */
+/* Joins items of equal value, and moves the results to the front. */
 static void join(struct unique *u, struct item *items, int64_t total)
 {
     for (int64_t i = 0; i < total; i++) {
@@ -123,7 +123,7 @@ static AOTITorchError find_unique(const char *function, AtenTensorHandle self, b
 
 AOTITorchError aoticache_shim_unique(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
-    /* PyTorch sorts on the CPU, whatever is asked for. */
+    /* PyTorch always sorts on the CPU, even if not requested. */
     return find_unique("unique", a[0].tensor, true, a[2].integer != 0, a[3].integer != 0, ret);
 }
 

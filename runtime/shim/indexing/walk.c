@@ -1,9 +1,9 @@
 /*
- * shim/indexing/walk: all places that an index names, a line of them at a time, on all threads; before that, whether the index
- * names only places that exist, and where the result is computed.
+ * shim/indexing/walk: walks all positions that an index names, a line at a time, on all threads; also checks that the
+ * index names only existing positions, and chooses where the result is computed.
  *
- * Only a dimension that keeps places apart is shared among threads. So each place gets its values in the order of the index,
- * and results do not depend on the number of threads.
+ * Only a dimension whose coordinates never share a position is divided among threads. So each position gets its values
+ * in the order of the index, and results do not depend on the number of threads.
  */
 #include "runtime/shim/indexing/internal.h"
 
@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-/* Elements this far from each other, in bytes, are one block; else lines of single elements are faster. */
+/* Elements at most this far apart, in bytes, are one block; otherwise lines of single elements are faster. */
 #define BLOCK_STRIDE 64
-/* Blocks that are narrower are not divided among threads: each would go over the whole index for a few elements. */
+/* Blocks that are narrower are not divided among threads: each thread would read the whole index for a few elements. */
 #define WIDTH_OF_PART 16
 /*
- * What takes as long as that many multiplications (aoticache_shim_parts). Less than it does: what one thread has written a
- * moment ago comes to another one slowly.
+ * The cost of a number of the index and of an element, in multiplications (aoticache_shim_parts). Less than the real
+ * cost, since data that one thread has just written reaches another thread slowly.
  */
 #define NUMBER_WORK 8.0
 #define ELEMENT_WORK 0.5
@@ -30,7 +30,10 @@ static bool joins(const struct shim_walk_dim *outer, const struct shim_walk_dim 
            outer->value == inner->value * (ptrdiff_t)inner->size;
 }
 
-/* Leaves out dimensions of size 1 and joins what is one. The order may change only where each has places of its own. */
+/*
+ * Leaves out dimensions of size 1 and joins adjacent ones. The order may change only if no two coordinates share a
+ * position.
+ */
 static int tidy(struct shim_walk_dim *dims, int count, bool may_sort)
 {
     int kept = 0, joined = 0;
@@ -53,7 +56,10 @@ static int tidy(struct shim_walk_dim *dims, int count, bool may_sort)
     return kept > 0 ? joined + 1 : 0;
 }
 
-/* Orders the dimensions: those of blocks, those of the index, of which the last one is a line, and the width of a block. */
+/*
+ * Orders the dimensions: first those of blocks, then those of the index, the last of which is a line, then the width of
+ * a block.
+ */
 static void arrange(struct shim_walk *walk)
 {
     struct shim_walk_dim index[SHIM_MAX_NDIM], width = {.size = 1}, *dims = walk->dims;
@@ -71,7 +77,7 @@ static void arrange(struct shim_walk *walk)
     walk->ndim = ndim;
 }
 
-/* Goes on to the next coordinates. False: these were the last ones. */
+/* Advances to the next coordinates. False: these were the last ones. */
 static bool advance(struct shim_walk *walk, int ndim, int64_t *at)
 {
     for (int d = ndim - 1; d >= 0; d--) {
@@ -126,7 +132,7 @@ static void run_part(void *user, int part)
     run_all(&walk);
 }
 
-/* The largest dimension that can be shared; -1: none. */
+/* Returns the largest dimension that can be divided among threads; -1: none. */
 static int dim_to_share(const struct shim_walk *walk)
 {
     int best = -1;
@@ -156,7 +162,9 @@ void aoticache_shim_walk(struct shim_walk *walk)
         run_all(walk);
 }
 
-/* Whether a number is outside; those that no vector is filled with are left out. A difference is negative there. */
+/*
+ * Returns whether a number is outside, without the last ones that do not fill a vector. A difference is negative then.
+ */
 #define DEFINE_OUTSIDE(name, bytes, attribute)                                                    \
     static attribute bool name(const int64_t *at, int64_t count, int64_t lowest, int64_t highest) \
     {                                                                                             \
@@ -194,7 +202,7 @@ bool aoticache_shim_index_check(const struct shim_tensor *index, int64_t lowest,
 {
     enum { MOST_LANES = 8 };
     const int64_t *at = index->data, count = index->numel, left = count % MOST_LANES;
-    /* The first one outside is looked for one by one, and those that are too few for a vector. */
+    /* Searches one by one: all numbers if one is outside, otherwise only those that are too few for a vector. */
     for (int64_t i = has_outside(at, count, lowest, highest) ? 0 : count - left; i < count; i++)
         if (at[i] < lowest || at[i] > highest) {
             *ret_number = at[i];

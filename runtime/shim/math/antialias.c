@@ -1,10 +1,10 @@
 /*
- * shim/math/antialias: images made larger or smaller by filters that are as wide as what becomes one pixel; called by name.
+ * shim/math/antialias: resizes images with filters that are as wide as the area that becomes one pixel; called by name.
  *
- * Rows first, then columns: a pixel is a weighted mean of those under the filter around its centre. Weights are computed in
- * the images' dtype; those of bytes in double, and then made whole numbers of 16 bits.
+ * Rows first, then columns: a pixel is a weighted mean of those under the filter around its centre. Weights are
+ * computed in the images' dtype; for bytes in double, and then converted to 16-bit integers.
  *
- * Source: aten/src/ATen/native/cpu/UpSampleKernel.cpp (filters, the places they cover, weights), and at::native's
+ * Source: aten/src/ATen/native/cpu/UpSampleKernel.cpp (filters, the pixels that they cover, weights), and at::native's
  * area_pixel_compute_scale().
  */
 #include "runtime/shim/math/named.h"
@@ -18,7 +18,7 @@
 
 struct filter {
     const char *name;
-    int width; /* in pixels, of an image that becomes larger */
+    int width; /* in pixels, for an image that becomes larger */
     double (*weight)(double distance);
 };
 
@@ -28,7 +28,7 @@ static double triangle(double x)
     return x < 1 ? 1 - x : 0;
 }
 
-/* R. Keys' cubic convolution, with -0.5 for its parameter. */
+/* Computes R. Keys' cubic convolution with parameter -0.5. */
 static double cubic(double x)
 {
     x = fabs(x);
@@ -51,12 +51,12 @@ static const struct filter bilinear = {"_upsample_bilinear2d_aa", 2, triangle},
                            bicubic = {"_upsample_bicubic2d_aa", 4, cubic},
                            lanczos3 = {"_upsample_lanczos2d_aa", 6, lanczos};
 
-/* One axis: which pixels of the input each pixel of the output has, and their weights. */
+/* One axis: the pixels of the input for each pixel of the output, and their weights. */
 struct axis {
-    int64_t input, output, most; /* pixels; weights of one output pixel */
-    int64_t *first, *count;      /* output */
+    int64_t input, output, most; /* pixels; most: weights of one output pixel */
+    int64_t *first, *count;      /* one per output pixel */
     double *weights;             /* output x most */
-    int bits; /* of bytes: the weights are whole numbers, and this is what 2 is raised to for a weight of 1 */
+    int bits;                    /* for bytes: weights are integers, and a weight of 1 is 2 to this power */
 };
 
 static void axis_close(struct axis *axis)
@@ -68,7 +68,7 @@ static void axis_close(struct axis *axis)
 
 #define cleanup_axis __attribute__((cleanup(axis_close)))
 
-/* Rounds to what the weights are computed in. */
+/* Rounds to the precision in which weights are computed. */
 static double rounded(bool is_double, double value)
 {
     return is_double ? value : (double)(float)value;
@@ -81,7 +81,7 @@ static double scale_of(int64_t input, int64_t output, bool corners, const aotica
     return given->is_given && given->number > 0 ? 1 / given->number : (double)input / (double)output;
 }
 
-/* The pixel before which a filter begins or ends; a scale that is given may lead anywhere. */
+/* Returns the pixel before which a filter begins or ends; with a given scale it may be anywhere. */
 static int64_t pixel_at(double position, int64_t input)
 {
     return position >= (double)input ? input : position > 0 ? (int64_t)position : 0;
@@ -109,7 +109,7 @@ static void fill_weights(const struct filter *filter, double scale, bool is_doub
     }
 }
 
-/* Makes the weights whole numbers: as large as the largest of them can be in 16 bits. */
+/* Converts the weights to integers, as large as 16 bits allow for the largest of them. */
 static void make_whole(struct axis *axis)
 {
     double largest = 0;
@@ -126,7 +126,7 @@ static void make_whole(struct axis *axis)
         }
 }
 
-/* An axis whose size does not change is not filtered, whatever its scale. */
+/* Makes an axis without filtering: one whose size does not change is not filtered, whatever its scale. */
 static void keep_pixels(struct axis *axis)
 {
     for (int64_t i = 0; i < axis->output; i++) {
@@ -165,7 +165,7 @@ static AOTITorchError axis_open(const struct filter *filter, int64_t input, int6
     return SHIM_SUCCESS;
 }
 
-/* `runs` images of axis->input lines become ones of axis->output lines; a line has `width` numbers. */
+/* Resizes `runs` images of axis->input lines to axis->output lines; a line has `width` numbers. */
 #define DEFINE_RESIZE(type)                                                                                     \
     static void resize_##type(const struct axis *axis, int64_t runs, int64_t width, const type *from, type *to) \
     {                                                                                                           \
@@ -183,7 +183,7 @@ static AOTITorchError axis_open(const struct filter *filter, int64_t input, int6
 DEFINE_RESIZE(float)
 DEFINE_RESIZE(double)
 
-/* The same of bytes, with whole weights: sums are rounded, and stay between 0 and 255. */
+/* Does the same for bytes, with integer weights: sums are rounded and clamped to 0 .. 255. */
 static void resize_bytes(const struct axis *axis, int64_t runs, int64_t width, const uint8_t *from, uint8_t *to)
 {
     enum { AT_ONCE = 64 };

@@ -2,13 +2,13 @@
  * shim/math/attention: scaled dot-product attention, softmax(scale Q Kᵀ + mask) V, for each head of each batch.
  *
  * Source: aten::_scaled_dot_product_flash_attention_for_cpu (aten/src/ATen/native/transformers/attention.cpp). A block
- * of queries meets the keys tile by tile and keeps the largest score and the sum of weights of each row, so that memory
- * does not grow with the product of both lengths. Float16 and bfloat16 are computed in float. The products are those of
- * matmul_block.c and blas.c, the softmax is that of attention_rows.c; blocks are shared among the threads.
+ * of queries is multiplied with the keys tile by tile, and the largest score and the sum of weights of each row are
+ * updated, so that memory does not grow with the product of both lengths. Float16 and bfloat16 are computed in float.
+ * matmul_block.c and blas.c multiply, attention_rows.c has the softmax; blocks are divided among the threads.
  *
- * Where PyTorch reads outside of its operands (a key of fewer heads than divide the query's, values shorter than the
- * keys) the operands are refused. Where it divides by zero (nothing to attend to) the result is zeros, as it is for rows
- * that a mask leaves nothing.
+ * If PyTorch would read outside of its operands (the number of key heads does not divide that of the query, or values
+ * are shorter than keys), the operands are refused. If it would divide by zero (no keys), the result is zeros, as it is
+ * for rows whose keys are all masked.
  */
 #include "runtime/shim/math/attention_tiles.h"
 
@@ -21,41 +21,41 @@
 #include <string.h>
 
 /*
- * A block has this many queries and a tile this many keys: the scores have 128 KB as floats. Rows of scores are padded to
- * whole vectors.
+ * A block has BLOCK_QUERIES queries and a tile TILE_KEYS keys: their scores take 128 KB as floats. Rows of scores are
+ * padded to whole vectors.
  */
 enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = SHIM_TILE_SIZE };
 
 /*
- * Blocks of fewer queries, and products of fewer multiplications, are done row by row; blas.c does not ask BLAS for these
- * either.
+ * Blocks of fewer queries, and matrices with fewer multiplications, are computed row by row; blas.c does not use BLAS
+ * for these either.
  */
 enum { FEW_QUERIES = 4, SMALL_PRODUCTS = 64000, SMALL_WIDTH = 16 };
 
-/* Queries of one head of keys for which these are packed for tiles (attention_tiles.c). */
+/* The least number of queries per head of keys for which keys are packed for tiles (attention_tiles.c). */
 enum { QUERIES_FOR_TILES = 32 };
 
 struct attention {
-    const struct shim_tensor *query, *key, *value, *mask; /* mask: NULL or of 2 or 4 dimensions */
+    const struct shim_tensor *query, *key, *value, *mask; /* mask: NULL, or with 2 or 4 dimensions */
     struct shim_tensor *out, *logsumexp;
-    const struct shim_dtype_access *access, *value_access; /* of the operands; of what is computed with */
+    const struct shim_dtype_access *access, *value_access; /* of the operands; of the values used for computing */
     const struct matmul_arithmetic *arithmetic;
     struct attention_arithmetic rows;
-    bool causal, is_converted; /* operands are of another dtype than what is computed with */
-    bool reads_halves;         /* keys and values of bfloat16 are read as they are, by few queries */
+    bool causal, is_converted; /* is_converted: operands have another dtype than that used for computing */
+    bool reads_halves;         /* bfloat16 keys and values are read unconverted, for few queries */
     double scale;
     int64_t batches, heads, queries, keys, width;
-    int64_t heads_per_key, blocks; /* blocks of queries in a head */
+    int64_t heads_per_key, blocks; /* blocks: blocks of queries in a head */
     size_t value_bytes;
     int parts;
     char *memory; /* `step` bytes for each part */
     size_t step;
-    char *packed; /* keys, then values of each head of keys, `packed_bytes` each; NULL: not by tiles */
+    char *packed; /* keys, then values of each head of keys, `packed_bytes` each; NULL: no tiles */
     size_t packed_bytes;
     atomic_bool out_of_memory;
 };
 
-/* One block of queries, and what is known of its rows. */
+/* One block of queries, and the state of its rows. */
 struct block {
     int64_t batch, head, first, rows;
     char *query, *key, *value; /* converted tiles; unused where operands are used as they are */
@@ -74,7 +74,7 @@ static int64_t padded(int64_t count)
     return (count + PADDING - 1) / PADDING * PADDING;
 }
 
-/* Sums of values have so many columns, of which the width's are used. */
+/* Returns the number of columns of the sums of values, at least the width of a value. */
 static int64_t sum_columns(const struct attention *a)
 {
     return a->packed != NULL ? padded(a->width) : a->width;
@@ -137,8 +137,9 @@ static void scale_values(const struct attention *a, char *values, double factor)
 }
 
 /*
- * True if the rows of matrices are used where they are. A product of matrices first puts them in another order. With few
- * queries, as when a text grows word by word, each key is read for little work; small products are done before that.
+ * Returns true if the rows of matrices are used in place. A matrix multiplication first reorders them. With few
+ * queries, as when text is generated token by token, this would cost more than the work on each key; small matrices are
+ * finished before reordering would be.
  */
 static bool is_direct(const struct attention *a, const struct block *block, const struct matmul_matrix *matrix,
                       int64_t keys)
@@ -172,7 +173,7 @@ static bool score_tile(const struct attention *a, const struct block *block, con
     return aoticache_shim_matmul(&problem);
 }
 
-/* Computes sums = weights value, added to what is there unless the tile is the first. False: out of memory. */
+/* Computes sums = weights value, added to the present sums unless the tile is the first. False: out of memory. */
 static bool add_values(const struct attention *a, const struct block *block, const struct matmul_matrix *weights,
                        const struct matmul_matrix *value, int64_t keys, bool is_first)
 {
@@ -204,14 +205,14 @@ static bool add_values(const struct attention *a, const struct block *block, con
     return aoticache_shim_matmul(&problem);
 }
 
-/* ---- the same products by tiles, of keys and values that were packed before ---- */
+/* ---- the same with AMX tiles, for keys and values that are packed already ---- */
 
 static char *packed_at(const struct attention *a, int64_t batch, int64_t key_head)
 {
     return a->packed + (size_t)(batch * a->key->sizes[1] + key_head) * 2 * a->packed_bytes;
 }
 
-/* The block's rows of queries as they are, filled up with zeros. */
+/* Copies the block's rows of queries, padded with zeros. */
 static void copy_queries(const struct attention *a, const struct block *block)
 {
     const struct matmul_matrix query = matrix_of(a->query, block->batch, block->head);
@@ -336,7 +337,7 @@ static bool run_block(const struct attention *a, struct block *block)
     return true;
 }
 
-/* Divides a part's memory; returns how many bytes it takes. `memory` may be NULL. */
+/* Divides a part's memory; returns its size in bytes. `memory` may be NULL. */
 static size_t lay_out(const struct attention *a, char *memory, struct block *block)
 {
     const bool by_tiles = a->packed != NULL, is_read = a->is_converted && !by_tiles && !a->reads_halves;
@@ -398,7 +399,7 @@ static void pack_part(void *user, int part)
     }
 }
 
-/* Packs keys and values if tiles are to multiply; *ret_bytes is for the memory's return. */
+/* Packs keys and values if tiles will be used; *ret_bytes is needed for giving the memory back. */
 static void pack_for_tiles(struct attention *a, size_t *ret_bytes)
 {
     const bool is_dense = a->query->strides[3] == 1 && a->key->strides[3] == 1 && a->value->strides[3] == 1;
@@ -440,7 +441,7 @@ static AOTITorchError run(const char *function, struct attention *a)
                : SHIM_SUCCESS;
 }
 
-/* ---- what is refused ---- */
+/* ---- checks ---- */
 
 static AOTITorchError check_operands(const char *function, const struct shim_tensor *query,
                                      const struct shim_tensor *key, const struct shim_tensor *value)
@@ -472,7 +473,7 @@ static AOTITorchError check_operands(const char *function, const struct shim_ten
     return SHIM_SUCCESS;
 }
 
-/* A mask has the query's dtype, or float where that is a smaller one; each size is the scores' or 1. */
+/* Checks that a mask has the query's dtype, or float if that dtype is smaller; each size must be the scores' or 1. */
 static AOTITorchError check_mask(const char *function, const struct shim_tensor *mask, const struct attention *a)
 {
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
@@ -515,7 +516,7 @@ static void describe(struct attention *a, const double *scale, bool causal)
                       a->value->strides[3] == 1 && a->queries < FEW_QUERIES;
 }
 
-/* Sums and their logarithms lie with the heads innermost, as PyTorch's do. */
+/* Makes the logarithms of sums, with the heads innermost in memory, as in PyTorch. */
 static AOTITorchError make_logsumexp(const char *function, const struct attention *a, AtenTensorHandle *ret_tensor)
 {
     const int64_t sizes[] = {a->batches, a->heads, a->queries};

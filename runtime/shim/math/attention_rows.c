@@ -1,9 +1,10 @@
 /*
- * shim/math/attention_rows: the softmax of attention, a row of scores at a time, and the products of one query, for float
- * and double.
+ * shim/math/attention_rows: the softmax of attention, a row of scores at a time, and the multiplications for one query,
+ * for float and double.
  *
- * A row comes in tiles. Each tile may raise the row's largest score; what earlier tiles added is then too large by a
- * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 copies are compiled for AVX2 and AVX-512.
+ * A row is processed in tiles. Each tile may raise the row's largest score; the sums of earlier tiles must then be
+ * multiplied by the returned factor. The exponentials come from vector_math.c. On x86-64 the functions are also
+ * compiled for AVX2 and AVX-512.
  */
 #include "runtime/shim/math/internal.h"
 #include "runtime/shim/math/wide_vectors.h"
@@ -22,7 +23,7 @@ floats_4 Sleef_expf4_u10(floats_4 x);
 doubles_2 Sleef_expd2_u10(doubles_2 x);
 
 /*
- * Scores behind `live` get no weight. A row in which every score is -inf has the largest score -inf and the sum 0; a NaN
+ * Scores after `live` get no weight. A row in which every score is -inf has the largest score -inf and the sum 0; a NaN
  * among the scores makes the sum NaN.
  */
 #define DEFINE_SOFTEN(name, type, vector, integers, exponential, scalar_exponential, attribute)           \
@@ -71,7 +72,7 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
         return (double)factor;                                                                            \
     }
 
-/* Keys and values are what is computed with, or, for float, bfloat16. */
+/* Keys and values have the type used for computing, or, for float, bfloat16. */
 #define AS_IT_IS(x) x
 #define READ(x, from) memcpy(&x, from, sizeof x)
 #define READ_HALVES(x, from, lanes)                                               \
@@ -92,7 +93,7 @@ static inline float float_of_half(uint16_t half)
     return value;
 }
 
-/* Two sums at once, since each addition waits for the one before. */
+/* Computes two sums in parallel, since each addition waits for the one before. */
 #define DEFINE_PRODUCTS(name, type, vector, stored, READ, VALUE, attribute)                                 \
     static attribute void score_##name(int64_t count, int64_t width, const void *query, const char *keys,   \
                                        ptrdiff_t stride, void *scores)                                      \

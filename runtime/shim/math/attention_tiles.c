@@ -1,6 +1,7 @@
 /*
- * shim/math/attention_tiles: products of bfloat16 matrices by the tiles of AMX: 16 rows of 32 elements by 32 rows of 16, in
- * float. Two tiles of the first matrix meet two of the second at once, so that each load serves two products.
+ * shim/math/attention_tiles: multiplies bfloat16 matrices with AMX tiles: 16 rows of 32 elements by 32 rows of 16, in
+ * float. Two tiles of the first matrix are multiplied with two of the second together, so that each load serves two
+ * multiplications.
  *
  * Source of the instructions and the layout: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS.
  */
@@ -20,7 +21,7 @@
 #define WITH_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
 enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* arch_prctl: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
-enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 }; /* of CPUID 7, EDX */
+enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 }; /* bits of CPUID 7, EDX */
 enum { BLOCK_ROWS = 16, PAIR_BYTES = 4 };
 
 static pthread_once_t tiles_once = PTHREAD_ONCE_INIT;
@@ -51,7 +52,7 @@ WITH_AMX void aoticache_shim_tiles_begin(void)
         config.row_bytes[i] = BLOCK_ROWS * PAIR_BYTES;
         config.rows[i] = BLOCK_ROWS;
     }
-    __asm__ volatile("" : : "r"(&config) : "memory"); /* GCC takes it that only the first bytes are read */
+    __asm__ volatile("" : : "r"(&config) : "memory"); /* GCC assumes that only the first bytes are read */
     _tile_loadconfig(&config);
 }
 
@@ -73,7 +74,7 @@ static int64_t blocks_of(int64_t width)
 void aoticache_shim_tiles_pack_keys(int64_t count, int64_t width, const char *rows, ptrdiff_t stride, char *to)
 {
     const int64_t padded = blocks_of(count) * SHIM_TILE_SIZE;
-    float block[BLOCK_ROWS][BLOCK_ROWS]; /* pairs of elements, which stay together */
+    float block[BLOCK_ROWS][BLOCK_ROWS]; /* each number is a pair of elements, which stay together */
     for (int64_t first = 0; first < padded; first += BLOCK_ROWS) {
         for (int64_t k = 0; k < width; k += SHIM_TILE_SIZE, to += SHIM_TILE_BLOCK_BYTES) {
             const size_t bytes = (size_t)smaller(SHIM_TILE_SIZE, width - k) * sizeof(uint16_t);
@@ -86,7 +87,7 @@ void aoticache_shim_tiles_pack_keys(int64_t count, int64_t width, const char *ro
     }
 }
 
-/* Two rows, element by element. */
+/* Interleaves two rows, element by element. */
 static WITH_AVX512 void interleave(const uint16_t *even, const uint16_t *odd, char *to)
 {
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)even));
@@ -110,7 +111,7 @@ void aoticache_shim_tiles_pack_values(int64_t count, int64_t width, const char *
     }
 }
 
-/* 32 rows by 32 columns of the result. */
+/* Computes 32 rows by 32 columns of the result. */
 static WITH_AMX void multiply_block(const struct shim_tile_product *p, const char *a, const char *packed, char *out)
 {
     char *lower = out + BLOCK_ROWS * p->out_stride;

@@ -1,5 +1,5 @@
 /*
- * shim/math/attention_tiles: products of bfloat16 matrices by the tiles of AMX, for attention.
+ * shim/math/attention_tiles: matrix multiplication of bfloat16 with AMX tiles, for attention.
  *
  * Private to runtime/shim/math/.
  */
@@ -8,27 +8,30 @@
 
 #include "runtime/shim/math/internal.h"
 
-/* Rows, columns and depth of a product are multiples of this many elements; packed blocks have so many bytes. */
+/*
+ * Rows, columns and depth of a product are multiples of this many elements; packed blocks have SHIM_TILE_BLOCK_BYTES.
+ */
 enum { SHIM_TILE_SIZE = 32, SHIM_TILE_BLOCK_BYTES = 1024 };
 
-/* Whether this processor has AMX and the kernel lets the process use it. Asks the kernel once. */
+/* Returns whether this processor has AMX and the kernel lets the process use it. Asks the kernel once. */
 bool aoticache_shim_has_tiles(void);
 
-/* A thread sets its tiles up before products, and gives them up afterwards. */
+/* Set up and release the calling thread's tiles, before and after multiplications. */
 void aoticache_shim_tiles_begin(void);
 void aoticache_shim_tiles_end(void);
 
 /*
- * Packs a matrix of bfloat16 as the second one of a product, in blocks of 32 rows by 16 columns, or its transpose:
- * `count` rows of `width` elements that lie `stride` bytes apart. What the last blocks lack is zero.
+ * Pack a matrix of bfloat16 (values), or its transpose (keys), as the second operand, in blocks of 32 rows by 16
+ * columns. The matrix has `count` rows of `width` elements that are `stride` bytes apart. The last blocks are padded
+ * with zeros.
  *
- * Of the transpose (keys, a row for each column of the product) block (k, n) is at n * blocks of the width + k, where the
- * width counts as a multiple of SHIM_TILE_SIZE; of the matrix itself (values) at k * twice those + n.
+ * In the transpose (keys, one row for each column of the result) block (k, n) has the position n * w + k, where w is
+ * width / SHIM_TILE_SIZE, rounded up. In the matrix itself (values) it has the position k * 2 * w + n.
  */
 void aoticache_shim_tiles_pack_keys(int64_t count, int64_t width, const char *rows, ptrdiff_t stride, char *to);
 void aoticache_shim_tiles_pack_values(int64_t count, int64_t width, const char *rows, ptrdiff_t stride, char *to);
 
-/* out = a * packed, or out += that. Strides in bytes. */
+/* out = a * packed, or out += a * packed if `adds`. Strides in bytes. */
 struct shim_tile_product {
     int64_t rows, columns, depth;
     const void *a; /* bfloat16 */

@@ -1,12 +1,13 @@
 /*
- * shim/math/blas: large products by the BLAS of the machine, where it has one: directly on the operands' memory where
- * they lie as BLAS wants them, else block by block through values (16-bit numbers, strides in both dimensions).
+ * shim/math/blas: multiplies large matrices with the machine's BLAS, if it has one: directly on the operands' memory if
+ * they have a layout that BLAS accepts, otherwise block by block through converted copies (16-bit numbers, strides in
+ * both dimensions).
  *
  * The library (OpenBLAS unless the build says otherwise: BLAS_LIBRARY in the Makefile) is never linked. It costs
- * megabytes and starts threads when it is loaded, so that it is loaded, once, by the first product large enough to gain
- * from it, into a scope of its own: its symbols do not meet those of a PyTorch that is imported later. Without it, and
- * for small products and whole numbers, matmul_block.c does the work. It uses no threads of its own: products are split
- * among those of OpenMP (threads.c).
+ * megabytes and starts threads when it is loaded, so it is loaded, once, by the first multiplication large enough to
+ * gain from it, with local symbols: they do not collide with those of a PyTorch that is imported later. Without it, and
+ * for small matrices and integers, matmul_block.c does the work. It uses no threads of its own: the work is split among
+ * those of OpenMP (threads.c).
  */
 #include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"
@@ -24,21 +25,21 @@
 #endif
 
 /*
- * Products of at least this many multiplications, in all batches, go to the library: 40 cubed, where it is three times as fast as
- * matmul_block.c. Smaller products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5
- * megabytes. Below 4 rows, columns or steps both are bound by memory.
+ * From this many multiplications on, all batches together, the library is used: 40 cubed, at which it is three times as
+ * fast as matmul_block.c. Smaller matrices take a few microseconds either way, while loading it takes 5 milliseconds
+ * and 2.5 megabytes. Below 4 rows, columns or steps both are bound by memory.
  */
 enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 8 };
 
-/* Parts of a product begin at multiples of this many rows or columns, and have at least as many. */
+/* Parts of a matrix begin at multiples of this many rows or columns, and have at least as many. */
 enum { PART_LINES = 16 };
 
-/* Blocks of the walk through values, in values: 14 MB of floats, less where the operands have less. */
+/* Sizes of the blocks of converted values, in values: 14 MB of floats, less for smaller operands. */
 enum { VALUES_ROWS = 512, VALUES_COLUMNS = 2048, VALUES_DEPTH = 1024 };
 
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
 
-/* A matrix as the library takes it, row by row. */
+/* A matrix in the library's form, stored by rows. */
 struct blas_operand {
     void *data;
     int leading;
@@ -64,8 +65,8 @@ static struct {
     gemm_double doubles;
     gemm_complex complexes64, complexes128;
     void *library;
-    bool uses_one_thread; /* for a part of a product: so products are split here */
-    bool is_openmp;       /* and would wait in the child of a fork for threads that are not there */
+    bool uses_one_thread; /* for a part of a matrix: so matrices are split here */
+    bool is_openmp;       /* would wait in the child of a fork for threads that do not exist */
 } blas;
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
@@ -73,10 +74,10 @@ static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
 
 /*
- * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.c). One
- * that somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP
- * uses one thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they
- * are left alone.
+ * Makes the library use one thread. An OpenBLAS with its own threads would have a second pool in addition to OpenMP's
+ * (threads.c), so it is set to one. If other code of the process has loaded it, its number of threads is left alone. An
+ * OpenBLAS built on OpenMP uses one thread inside of a parallel region, in which parts run. Nothing is known about
+ * other libraries, and they are left alone.
  */
 static bool make_single(void *library, bool is_ours)
 {
@@ -134,22 +135,23 @@ void *aoticache_shim_blas_library(void)
     return blas.is_openmp && aoticache_shim_is_forked() ? NULL : blas.library;
 }
 
-/* Who computes the products of one call. */
+/* The library that multiplies in one call. */
 struct multiplier {
     enum shim_class kind;
-    const struct onednn_library *onednn; /* NULL: the BLAS */
+    const struct onednn_library *onednn; /* NULL: the BLAS is used */
 };
 
 /*
- * Floats on processors with AVX-512 are oneDNN's: it takes 0.6 to 0.9 of the time of OpenBLAS 0.3.21 there, above all where
- * the second matrix lies column by column, as weights do, or the first has few rows. With AVX2 they are alike.
+ * Returns oneDNN for floats on processors with AVX-512: there it takes 0.6 to 0.9 of the time of OpenBLAS 0.3.21, above
+ * all if the second matrix is stored by columns, as weights are, or the first has few rows. With AVX2 both take the
+ * same time.
  */
 static const struct onednn_library *find_onednn(enum shim_class kind)
 {
     return kind == SHIM_CLASS_FLOAT && shim_has_avx512() ? aoticache_shim_onednn() : NULL;
 }
 
-/* False: there is no library for these numbers. */
+/* Finds the library. False: there is none for these numbers. */
 static bool find_multiplier(enum shim_class kind, struct multiplier *ret_multiplier)
 {
     if (kind < SHIM_CLASS_FLOAT || kind > SHIM_CLASS_COMPLEX128)
@@ -158,7 +160,7 @@ static bool find_multiplier(enum shim_class kind, struct multiplier *ret_multipl
     return ret_multiplier->onednn != NULL || aoticache_shim_blas_library() != NULL;
 }
 
-/* False: it had no memory, and nothing was written. */
+/* Multiplies with oneDNN. False: it had no memory, and nothing was written. */
 static bool multiply_by_onednn(const struct onednn_library *onednn, const struct blas_product *product)
 {
     const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
@@ -167,7 +169,7 @@ static bool multiply_by_onednn(const struct onednn_library *onednn, const struct
                          b->data, b->leading, (float)product->beta, out->data, out->leading) == 0;
 }
 
-/* In floats, without any memory. */
+/* Multiplies floats without allocating memory. */
 static void multiply_plainly(const struct blas_product *product)
 {
     const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
@@ -179,7 +181,7 @@ static void multiply_plainly(const struct blas_product *product)
             for (ptrdiff_t k = 0; k < product->depth; k++)
                 sum += x[a->transpose == CBLAS_TRANS ? k * a->leading + i : i * a->leading + k] *
                        y[b->transpose == CBLAS_TRANS ? j * b->leading + k : k * b->leading + j];
-            row[j] = alpha * sum + (beta != 0 ? beta * row[j] : 0); /* what is there may be a NaN */
+            row[j] = alpha * sum + (beta != 0 ? beta * row[j] : 0); /* row[j] may be NaN */
         }
     }
 }
@@ -213,7 +215,10 @@ static void multiply(const struct multiplier *by, const struct blas_product *pro
 
 /* ---- directly on the operands' memory ---- */
 
-/* True if lines of `length` elements may lie `stride` bytes apart; a single line may lie anywhere. */
+/*
+ * Returns true if BLAS accepts lines of `length` elements that are `stride` bytes apart; a single line is always
+ * accepted.
+ */
 static bool is_leading(ptrdiff_t stride, int64_t lines, int64_t length, ptrdiff_t item_bytes, int *ret_leading)
 {
     if (lines > 1 && (stride % item_bytes != 0 || stride / item_bytes < length || stride / item_bytes > INT_MAX))
@@ -234,7 +239,7 @@ static bool describe_operand(const struct matmul_matrix *matrix, int64_t rows, i
            is_leading(matrix->column_stride, columns, rows, item_bytes, &ret_operand->leading);
 }
 
-/* Turns the product round: (a b) transposed is b transposed times a transposed. */
+/* Swaps the operands: (a b) transposed is b transposed times a transposed. */
 static void transpose_product(struct blas_product *product)
 {
     struct blas_operand a = product->a;
@@ -256,7 +261,7 @@ static bool describe_product(const struct matmul_problem *problem, struct blas_p
            describe_operand(&problem->out, problem->rows, problem->columns, item_bytes, &product->out);
 }
 
-/* Whether all matrices lie as BLAS wants them. Parts of their rows or columns do then, too. */
+/* Returns whether all matrices have layouts that BLAS accepts. Then parts of their rows or columns have, too. */
 static bool lies_as_wanted(const struct matmul_problem *problem)
 {
     struct blas_product product;
@@ -278,14 +283,14 @@ static void run_directly(const struct matmul_problem *problem, const struct mult
     multiply(by, &product);
 }
 
-/* ---- through values ---- */
+/* ---- through converted values ---- */
 
 static int at_most(int64_t value, int limit)
 {
     return value < limit ? (int)value : limit;
 }
 
-/* Reads a block of a matrix as values, by rows or by columns, whichever lie closer together in memory. */
+/* Reads a block of a matrix as values, by rows or by columns, whichever are closer together in memory. */
 static struct blas_operand load_block(const struct matmul_problem *problem, const struct matmul_matrix *matrix,
                                       int64_t row, int rows, int64_t column, int columns, char *values)
 {
@@ -350,11 +355,11 @@ struct parts {
     const struct matmul_problem *problem;
     const struct multiplier *by;
     int count;
-    char *memory; /* NULL: directly; else so many bytes for each part */
+    char *memory; /* NULL: not needed; otherwise `bytes` for each part */
     size_t step;
 };
 
-/* Returns the line at which a part begins: a multiple of what the library computes at once. */
+/* Returns the line at which a part begins: a multiple of the lines that the library computes together. */
 static int64_t first_of(int64_t size, int part, int count)
 {
     return part == count ? size : size / count * part / PART_LINES * PART_LINES;
@@ -381,7 +386,7 @@ static void run_part(void *user, int part)
         run_through_values(&problem, parts->by, parts->memory + (size_t)part * parts->step);
 }
 
-/* Returns how many bytes the largest part needs for its values. */
+/* Returns the bytes that the largest part needs for its values. */
 static size_t part_bytes(const struct parts *parts)
 {
     struct matmul_problem part = *parts->problem;
@@ -391,7 +396,7 @@ static size_t part_bytes(const struct parts *parts)
     return values_bytes(&part);
 }
 
-/* All of it on this thread: oneDNN would take as many as OpenMP has. */
+/* Runs everything on this thread: oneDNN would use all threads of OpenMP. */
 static void run_alone(struct parts *parts)
 {
     int former = parts->by->onednn != NULL ? aoticache_shim_set_threads(1) : 0;
@@ -411,7 +416,7 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
     if (!directly) {
         parts.step = part_bytes(&parts);
         parts.memory = aoticache_shim_large_take(parts.step * (size_t)parts.count, &bytes);
-        if (parts.memory == NULL) /* the plain walk needs less */
+        if (parts.memory == NULL) /* matmul_block.c needs less */
             return false;
     }
     if (parts.count > 1)
@@ -422,11 +427,11 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
     return true;
 }
 
-/* ---- before the first product ---- */
+/* ---- before the first multiplication ---- */
 
 void torch_aoticache_prepare_products(void)
 {
-    enum { ROWS = 16, SIDE = 512 }; /* a product that is not one of panels (matmul_panels.c) */
+    enum { ROWS = 16, SIDE = 512 }; /* sizes that matmul_panels.c does not handle */
     const struct onednn_library *onednn = find_onednn(SHIM_CLASS_FLOAT);
     if (onednn == NULL) {
         (void)aoticache_shim_blas_library();
@@ -460,7 +465,7 @@ static bool is_large(const struct matmul_problem *problem)
            all >= BLAS_MIN_PRODUCTS;
 }
 
-/* Has the library compute the product. False: nothing was written, and the caller does it. */
+/* Multiplies with the library. False: nothing was written, and the caller must multiply. */
 static bool run_by_library(const struct matmul_problem *problem)
 {
     struct multiplier by;

@@ -1,9 +1,9 @@
 /*
- * shim/math/complex: functions of each element of complex tensors, which Inductor leaves to its host: by name, or as functions
- * of PyTorch's interface where that has them.
+ * shim/math/complex: elementwise functions of complex tensors, which Inductor leaves to its host: called by name, or as
+ * functions of PyTorch's interface if that has them.
  *
- * They are computed in double precision. What takes real numbers alone is compiled, so these are here only as one of two
- * operands.
+ * They are computed in double precision. Inductor compiles functions of real tensors itself, so real tensors occur here
+ * only as one of two operands.
  *
  * Source: c10/util/complex.h, aten/src/ATen/native/cpu/UnaryOpsKernel.cpp; at::result_type for the dtype of two operands.
  */
@@ -20,7 +20,7 @@ typedef double complex number;
 
 /* ---- the functions ---- */
 
-/* What C11's CMPLX does, which Clang lacks with some C libraries: x + y * I would make a NaN of an infinity. */
+/* Does what C11's CMPLX does, which Clang lacks with some C libraries: x + y * I would turn an infinity into a NaN. */
 static number number_of(double real, double imaginary)
 {
     const double parts[] = {real, imaginary};
@@ -29,7 +29,10 @@ static number number_of(double real, double imaginary)
     return made;
 }
 
-/* By the larger part of the divisor, so that no square overflows; divided by zero, each part is infinite or NaN. */
+/*
+ * Divides, scaled by the larger part of the divisor, so that no square overflows; divided by zero, each part is
+ * infinite or NaN.
+ */
 static number compute_div(number a, number b)
 {
     const double x = creal(b), y = cimag(b);
@@ -155,7 +158,7 @@ static bool is_wide(int32_t dtype)
     return dtype == AOTICACHE_DTYPE_COMPLEX128 || dtype == AOTICACHE_DTYPE_FLOAT64;
 }
 
-/* A copy of a complex tensor's elements as numbers, which lie in memory as they do. */
+/* Copies a complex tensor's elements as numbers, with the same layout in memory. */
 static AOTITorchError read_numbers(const char *function, AtenTensorHandle self, AtenTensorHandle *ret_values)
 {
     if (!shim_is_defined(self))
@@ -166,7 +169,7 @@ static AOTITorchError read_numbers(const char *function, AtenTensorHandle self, 
     return aoti_torch_copy_(*ret_values, self, 0);
 }
 
-/* The values as `dtype`, in the same places. */
+/* Returns the values as `dtype`, with the same layout. */
 static AOTITorchError give(const char *function, AtenTensorHandle values, int32_t dtype, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle result = NULL;
@@ -178,7 +181,7 @@ static AOTITorchError give(const char *function, AtenTensorHandle values, int32_
     return SHIM_SUCCESS;
 }
 
-/* abs or angle: the result is real. */
+/* Computes abs or angle: the result is real. */
 static AOTITorchError run_real(const char *function, double (*compute)(number), AtenTensorHandle self,
                                AtenTensorHandle *ret)
 {
@@ -201,7 +204,7 @@ static AOTITorchError run_unary(const char *function, number (*compute)(number),
     return give(function, values, self->tensor->dtype, ret);
 }
 
-/* A tensor without dimensions does not widen one that has some, except whole numbers. */
+/* Finds the result's dtype. A zero-dimensional tensor does not widen one with dimensions, except one of integers. */
 static AOTITorchError result_dtype(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
                                    int32_t *ret_dtype)
 {
@@ -219,14 +222,17 @@ static AOTITorchError result_dtype(const char *function, const struct shim_tenso
     return SHIM_SUCCESS;
 }
 
-/* How far apart elements are along a dimension of the result; 0 where the operand repeats. */
+/* Returns the stride of an operand along a dimension of the result; 0 if the operand repeats. */
 static int64_t stride_at(const struct shim_tensor *operand, int ndim, const int64_t *sizes, int d)
 {
     const int at = d - (ndim - operand->ndim);
     return at < 0 || (operand->sizes[at] == 1 && sizes[d] != 1) ? 0 : operand->strides[at];
 }
 
-/* Above 0: dimension `a` lies outside `b` in memory; below: inside; 0: neither. The first operand that knows says it. */
+/*
+ * Compares dimensions. Above 0: `a` is outside `b` in memory; below 0: inside; 0: neither. The first operand in which
+ * they differ decides.
+ */
 static int compare_dimensions(const struct shim_tensor *const operands[2], int ndim, const int64_t *sizes, int a, int b)
 {
     for (int i = 0; i < 2; i++) {
@@ -241,7 +247,10 @@ static int compare_dimensions(const struct shim_tensor *const operands[2], int n
     return 0;
 }
 
-/* Has dimensions in the order of the operands', as PyTorch's TensorIterator decides it: compiled code relies on that. */
+/*
+ * Makes the result, its dimensions in the order of the operands' as PyTorch's TensorIterator chooses it: compiled code
+ * relies on that.
+ */
 static AOTITorchError make_result(const char *function, const struct shim_tensor *x, const struct shim_tensor *y,
                                   int ndim, const int64_t *sizes, AtenTensorHandle *ret)
 {
@@ -270,7 +279,7 @@ static AOTITorchError make_result(const char *function, const struct shim_tensor
     return aoticache_shim_tensor_empty(function, ndim, sizes, strides, AOTICACHE_DTYPE_COMPLEX128, ret);
 }
 
-/* alpha: of a sum and a difference */
+/* alpha: for a sum and a difference */
 typedef number (*compute_pair)(number a, number b, double alpha);
 
 static AOTITorchError run_binary(const char *function, compute_pair compute, double alpha, AtenTensorHandle a,
@@ -294,7 +303,7 @@ static AOTITorchError run_binary(const char *function, compute_pair compute, dou
     return give(function, left, dtype, ret);
 }
 
-/* With a number, which has no dtype of its own: one without dimensions. */
+/* Computes with a number, which has no dtype of its own: it becomes a zero-dimensional tensor. */
 static AOTITorchError run_with_number(const char *function, compute_pair compute, double alpha, AtenTensorHandle tensor,
                                       double value, bool number_first, AtenTensorHandle *ret)
 {

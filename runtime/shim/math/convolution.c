@@ -1,10 +1,10 @@
 /*
- * shim/math/convolution: convolutions of one to three dimensions as products of matrices.
+ * shim/math/convolution: convolutions of one to three dimensions as matrix multiplications.
  *
- * The weights of a group are a matrix (output channels by channels and kernel positions); what the kernel sees at each
- * position of the result is gathered into the columns of another, a piece of the result at a time. A transposed
- * convolution gathers too: it sees the input with its elements `stride` apart and zeros between them, so that sums are
- * rounded once whatever the dtype.
+ * The weights of a group are a matrix (output channels by channels and kernel positions); the inputs under the kernel
+ * at each position of the result are gathered into the columns of another matrix, a piece of the result at a time. A
+ * transposed convolution gathers too, from the input with its elements `stride` apart and zeros between them, so that
+ * sums are rounded once whatever the dtype.
  *
  * Source: at::convolution (aten/src/ATen/native/Convolution.cpp).
  */
@@ -20,18 +20,17 @@
 #include <string.h>
 
 /*
- * ---- gathering: copies of the elements that a kernel sees, in the order that the product wants ----
+ * ---- gathering: copies the elements under a kernel, in the order that the multiplication needs ----
  *
- * What one group sees at `count` positions of the result from `first` on becomes a matrix with a column for each
- * position. `input` is the group's first channel. A transposed convolution sees the input's elements `stride` apart
- * with zeros between them.
+ * The elements under the kernels of one group at `count` positions of the result from `first` on become a matrix with a
+ * column for each position. `input` is the group's first channel. For a transposed convolution the input's elements are
+ * `stride` apart with zeros between them.
  *
- * planar: row by row: channels, and for each the kernel's positions.
- * channels_last: column by column: the kernel's positions, and for each the channels, which lie side by side in the
- * input too.
+ * planar: by rows: channels, and for each the kernel's positions.
+ * channels_last: by columns: the kernel's positions, and for each the channels, which are contiguous in the input too.
  */
 
-/* Returns the element of the input that position `k` of the kernel sees at position `out` of the result; -1: none. */
+/* Returns the element of the input under position `k` of the kernel at position `out` of the result; -1: none. */
 static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64_t k)
 {
     int64_t shift = k * c->dilation[axis] - c->padding[axis];
@@ -44,9 +43,9 @@ static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64
     return at >= 0 && at < c->input.sizes[axis] ? at : -1;
 }
 
-/* A run of positions along the last axis at which an element is seen, of `count` positions from `out` on. */
+/* A run of positions along the last axis at which the kernel is over an element, of `count` positions from `out` on. */
 struct seen_run {
-    int64_t first, count, step; /* positions, from `out` on */
+    int64_t first, count, step; /* positions, relative to `out` */
     int64_t element, element_step;
 };
 
@@ -60,7 +59,7 @@ static struct seen_run seen_along(const struct convolution *c, int64_t out, int6
     const int axis = IMAGE_AXES - 1;
     int64_t stride = c->stride[axis], shift = k * c->dilation[axis] - c->padding[axis], size = c->input.sizes[axis];
     struct seen_run run = {.step = 1, .element_step = stride};
-    int64_t last; /* position at which the last element is seen, or the last before that */
+    int64_t last; /* position over the last element, or the last before that */
     if (c->transposed) {
         run.step = stride;
         run.element_step = 1;
@@ -78,7 +77,7 @@ static struct seen_run seen_along(const struct convolution *c, int64_t out, int6
     return run;
 }
 
-/* Copies what one channel shows one kernel position at `count` positions of the result from `first` on. */
+/* Copies the elements of one channel under one kernel position at `count` positions of the result from `first` on. */
 static void gather_line(const struct convolution *c, const char *channel, const int64_t k[IMAGE_AXES], int64_t first,
                         int64_t count, char *line)
 {
@@ -145,14 +144,14 @@ static void gather_channels_last(const struct convolution *c, const char *input,
     }
 }
 
-/* ---- products ---- */
+/* ---- columns ---- */
 
 /* This many bytes of columns are gathered at a time; a second-level cache holds about as much. */
 enum { COLUMNS_BYTES = 1 << 20, COLUMNS_LEAST = 64 };
 
 /*
- * Whether the input itself serves as the columns: the kernel has one element and sees each element of the input in
- * turn.
+ * Returns whether the input itself serves as the columns: the kernel has one element and meets each element of the
+ * input once, in order.
  */
 static bool is_pointwise(const struct convolution *c)
 {
@@ -164,9 +163,9 @@ static bool is_pointwise(const struct convolution *c)
            (input->sizes[0] == 1 || input->strides[0] == input->sizes[1] * input->sizes[2] * input->strides[2]);
 }
 
-/* ---- the product ---- */
+/* ---- multiplication ---- */
 
-/* Whether the weights lie in memory as arrange_weights() would put them. */
+/* Returns whether the weights have the layout that arrange_weights() would give them. */
 static bool is_arranged(const struct convolution *c, const struct image *weight)
 {
     ptrdiff_t channel = c->channels_last ? c->item_bytes : c->kernel_positions * c->item_bytes;
@@ -191,8 +190,8 @@ static void arrange_kernel(const struct convolution *c, const struct image *weig
 }
 
 /*
- * Arranges the weights as matrices, one group after the other: rows are output channels, columns as the gathering has
- * them.
+ * Arranges the weights as matrices, one group after the other: rows are output channels, columns are in the order of
+ * gathering.
  */
 static void arrange_weights(const struct convolution *c, const struct image *weight, char *matrix)
 {
@@ -249,14 +248,14 @@ static bool multiply_piece(const struct convolution *c, const char *weights, int
     return aoticache_shim_matmul(&problem);
 }
 
-/* The pieces of the result. Each worker takes the next one that is left. */
+/* The pieces of the result. Each worker takes the next remaining one. */
 struct pieces {
     const struct convolution *c;
     const char *weights;
     int64_t positions, at_once, in_a_group, count;
     int workers;
     char *columns;       /* NULL: the input itself is the columns */
-    size_t column_bytes; /* of a worker */
+    size_t column_bytes; /* bytes for each worker */
     _Atomic int64_t next;
     atomic_bool failed;
 };
@@ -276,7 +275,7 @@ static void make_pieces(void *user, int worker)
 }
 
 /*
- * Cuts the result into pieces. A piece is as large as its columns may be, but smaller if a group would have fewer
+ * Cuts the result into pieces. A piece is as large as COLUMNS_BYTES allows, or smaller if a group would have fewer
  * pieces than there are threads.
  */
 static void cut_into_pieces(struct pieces *pieces, bool pointwise)
@@ -390,7 +389,10 @@ static AOTITorchError output_sizes(const char *function, const struct convolutio
     return SHIM_SUCCESS;
 }
 
-/* Whether the result is channels last. As in PyTorch, one spatial dimension counts as two here, the first of size 1. */
+/*
+ * Returns whether the result is channels last. As in PyTorch, one spatial dimension counts as two here, the first of
+ * size 1.
+ */
 static bool prefers_channels_last(const struct shim_tensor *tensor)
 {
     if (tensor->ndim != 3)
@@ -406,7 +408,10 @@ static bool prefers_channels_last(const struct shim_tensor *tensor)
     return aoticache_shim_is_channels_last(&flat);
 }
 
-/* True if PyTorch's oneDNN serves the dtype on this processor: ideep's has_bf16_type_support(), has_fp16_type_support(). */
+/*
+ * Returns true if PyTorch's oneDNN supports the dtype on this processor: ideep's has_bf16_type_support(),
+ * has_fp16_type_support().
+ */
 static bool onednn_serves(int32_t dtype)
 {
 #ifdef __x86_64__
@@ -425,8 +430,8 @@ static bool onednn_serves(int32_t dtype)
 }
 
 /*
- * Whether PyTorch gives a float32 convolution to its oneDNN: ConvParams::use_mkldnn(). Which weights it
- * leaves to other kernels depends on the number of threads, too.
+ * Returns whether PyTorch uses oneDNN for a float32 convolution: ConvParams::use_mkldnn(). For which weights it uses
+ * other kernels also depends on the number of threads.
  */
 static bool goes_to_onednn(const struct convolution *c)
 {
@@ -441,11 +446,11 @@ static bool goes_to_onednn(const struct convolution *c)
                      c->input.batch * c->input.channels * in[0] * in[1] > 20480);
 }
 
-/* Whether PyTorch has a kernel for three spatial dimensions that writes channels last: oneDNN's alone does. */
+/* Returns whether PyTorch has a kernel for three spatial dimensions that writes channels last: only oneDNN's does. */
 static bool has_channels_last_3d(const struct convolution *c)
 {
     const int32_t dtype = c->dtype;
-    static _Atomic(int) known[2]; /* of the small floats, 0: not asked yet; in a virtual machine the question is slow */
+    static _Atomic(int) known[2]; /* for the small floats, 0: unknown yet; CPUID is slow in a virtual machine */
     if (dtype != AOTICACHE_DTYPE_BFLOAT16 && dtype != AOTICACHE_DTYPE_FLOAT16)
         return dtype == AOTICACHE_DTYPE_FLOAT32 && goes_to_onednn(c);
     _Atomic(int) *answer = &known[dtype == AOTICACHE_DTYPE_FLOAT16];
@@ -462,7 +467,7 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
         return SHIM_FAILURE;
     for (int axis = 0; axis < c->axes; axis++)
         sizes[2 + axis] = spatial[IMAGE_AXES - c->axes + axis];
-    /* PyTorch writes channels last wherever the weight has oneDNN's layout (mkldnn/Conv.cpp). */
+    /* PyTorch writes channels last whenever the weight has oneDNN's layout (mkldnn/Conv.cpp). */
     const bool is_frozen = c->frozen_weight != NULL && c->axes > 1;
     bool channels_last = is_frozen || prefers_channels_last(input) || prefers_channels_last(weight);
     if (c->axes == 3 && channels_last && !is_frozen && !has_channels_last_3d(c))
@@ -478,7 +483,7 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
     return SHIM_SUCCESS;
 }
 
-/* An expanded weight has more elements than memory, but the arranged weights must fit. */
+/* Measures the kernel. An expanded weight has more elements than memory, but the arranged weights must fit. */
 static AOTITorchError measure_kernel(const char *function, struct convolution *c, const struct image *weight)
 {
     int64_t bytes = COLUMNS_LEAST * c->item_bytes;
@@ -514,7 +519,7 @@ static AOTITorchError read_operands(const char *function, struct convolution *c,
     return measure_kernel(function, c, ret_weight);
 }
 
-/* Has oneDNN add the convolution to `addend`, in place. False: nothing was written. */
+/* Adds the convolution to `addend` in place, with oneDNN. False: nothing was written. */
 static bool add_in_place(const struct convolution *c, const struct image *weight, AtenTensorHandle addend)
 {
     struct convolution adding = *c;
@@ -574,7 +579,7 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
     struct convolution c = {.transposed = transposed != 0, .groups = groups};
     const struct convolution_windows windows = {stride,   stride_count,   padding,        padding_count,
                                                 dilation, dilation_count, output_padding, output_padding_count};
-    if (bias != NULL && shim_is_defined(*bias)) /* an undefined one is none, as in PyTorch */
+    if (bias != NULL && shim_is_defined(*bias)) /* an undefined bias means none, as in PyTorch */
         c.bias = (*bias)->tensor;
     return aoticache_shim_convolve(__func__, &c, &windows, input, weight, NULL, &fused, ret_tensor);
 }

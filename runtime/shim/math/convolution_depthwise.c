@@ -1,8 +1,8 @@
 /*
- * shim/math/convolution_depthwise: convolutions in which each channel has a kernel of its own. As products of matrices
- * they would have one row each, and gathering what the kernel sees would be most of the work: here a row of the result
- * is the sum of rows of the input, each times one element of the kernel; and where the channels lie side by side, all
- * channels of one position are summed at once.
+ * shim/math/convolution_depthwise: convolutions in which each channel has its own kernel. As matrix multiplications
+ * they would have one row each, and gathering the inputs would be most of the work. Here a row of the result is the sum
+ * of rows of the input, each times one element of the kernel; and if the channels are contiguous, all channels of one
+ * position are summed together.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -16,12 +16,12 @@ struct planes {
     const struct convolution *c;
     const struct image *weight;
     const struct shim_dtype_access *access;
-    char *memory; /* rows of values; of a worker: `step` bytes */
+    char *memory; /* rows of values, `step` bytes for each worker */
     size_t step, value_bytes;
     _Atomic int64_t next;
 };
 
-/* sums[i] += weight * row[i * step]; sums[i] += weights[i] * row[i]; in lanes that the compiler makes vectors of. */
+/* sums[i] += weight * row[i * step]; sums[i] += weights[i] * row[i]; in lanes that the compiler turns into vectors. */
 #define DEFINE_ADD(name, type)                                                                           \
     static void add_##name(int64_t count, void *sums, const void *row, int64_t step, const void *weight) \
     {                                                                                                    \
@@ -67,7 +67,7 @@ struct planes {
 DEFINE_ADD(floats, float)
 DEFINE_ADD(doubles, double)
 
-/* Adds one row of the input, as one row of the kernel sees it. */
+/* Adds one row of the input, multiplied by one row of the kernel. */
 static void add_row(const struct planes *planes, const char *kernel_row, const char *row, char *sums)
 {
     const struct convolution *c = planes->c;
@@ -88,7 +88,7 @@ static void add_row(const struct planes *planes, const char *kernel_row, const c
     }
 }
 
-/* Returns the position of the input that kernel position `k` sees from `out`, or -1. */
+/* Returns the position of the input under kernel position `k` at `out`, or -1. */
 static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64_t k)
 {
     int64_t at = out * c->stride[axis] + k * c->dilation[axis] - c->padding[axis];
@@ -99,7 +99,7 @@ static void make_row(const struct planes *planes, const char *input, int64_t z, 
                      const char *kernel)
 {
     const struct convolution *c = planes->c;
-    const ptrdiff_t value_bytes = (ptrdiff_t)planes->value_bytes; /* rows of values already need no converting */
+    const ptrdiff_t value_bytes = (ptrdiff_t)planes->value_bytes; /* rows that are values already need no conversion */
     bool is_row = c->item_bytes == value_bytes && c->input.strides[2] == value_bytes;
     memset(sums, 0, (size_t)c->output.sizes[2] * planes->value_bytes);
     for (int64_t k = 0; k < c->kernel[0] * c->kernel[1]; k++) {
@@ -189,9 +189,9 @@ static bool convolve_planes(struct planes *planes)
     return true;
 }
 
-/* ---- channels that lie side by side: sums of all of them, position by position ---- */
+/* ---- contiguous channels: sums of all of them, position by position ---- */
 
-/* Fills the beginning of the memory: the kernel, all channels of one position after the other, and the bias. */
+/* Fills the beginning of the memory: the kernel, position by position with all channels of each, and the bias. */
 static void arrange_kernel(struct planes *planes)
 {
     const struct convolution *c = planes->c;
@@ -279,7 +279,7 @@ static bool convolve_rows(struct planes *planes)
     return true;
 }
 
-/* ---- which ---- */
+/* ---- choice ---- */
 
 bool aoticache_shim_is_depthwise(const struct convolution *c)
 {

@@ -1,7 +1,7 @@
 /*
- * shim/math/decompositions: eigenvalues, singular values and orthogonal factors of matrices, by LAPACK.
+ * shim/math/decompositions: eigenvalues, singular values and orthogonal factors of matrices, with LAPACK.
  *
- * A decomposition is not unique: another LAPACK may give vectors of the other sign.
+ * A decomposition is not unique: another LAPACK may return vectors of the opposite sign.
  *
  * Sources: at::native::_linalg_eigh, linalg_eig, _linalg_svd, linalg_qr, linalg_pinv, geqrf, ormqr and
  * linalg_householder_product (aten/src/ATen/native/BatchLinearAlgebra.cpp).
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INT32 = AOTICACHE_DTYPE_INT32, LENGTH = 1 }; /* LENGTH: of a character, which Fortran passes at the end */
+enum { INT32 = AOTICACHE_DTYPE_INT32, LENGTH = 1 }; /* LENGTH: of a character argument, which Fortran passes last */
 
 typedef void (*factor_qr)(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,
                           const int *work_count, int *info);
@@ -63,12 +63,12 @@ static bool is_complex(int32_t dtype)
     return aoticache_shim_is_complex(dtype);
 }
 
-/* Memory for a routine that was asked how much it needs, which it wrote as the first element of `answer`. */
+/* Allocates workspace for a routine whose size query wrote the size to the first element of `answer`. */
 static AOTITorchError make_work(const char *function, int32_t dtype, const void *answer, int *ret_count,
                                 AtenTensorHandle *ret)
 {
     const double count = real_at(aoticache_shim_real_dtype(dtype), answer, 0);
-    /* A float does not have all whole numbers: one more than it says. */
+    /* A float cannot represent all integers, so one more than it says. */
     *ret_count = count < 1 ? 1 : count > 2147483000 ? 2147483000 : (int)(count * (1 + (double)FLT_EPSILON)) + 1;
     return aoticache_shim_make(function, 1, (const int64_t[]){*ret_count}, dtype, ret);
 }
@@ -126,7 +126,7 @@ AOTITorchError aoti_torch_cpu_geqrf(AtenTensorHandle self, AtenTensorHandle *ret
     return SHIM_SUCCESS;
 }
 
-/* Makes the orthogonal matrices of reflections, in place: column by column, at least as many rows as columns. */
+/* Makes the orthogonal matrices from reflections, in place: stored by columns, at least as many rows as columns. */
 static AOTITorchError form_q(const char *function, AtenTensorHandle q, AtenTensorHandle tau)
 {
     cleanup_tensor AtenTensorHandle work = NULL;
@@ -150,7 +150,10 @@ static AOTITorchError form_q(const char *function, AtenTensorHandle q, AtenTenso
     return SHIM_SUCCESS;
 }
 
-/* Copies each matrix's first columns (upper: only what is not below the diagonal) into a larger or smaller one, zeros else. */
+/*
+ * Copies each matrix's first columns (upper: without elements below the diagonal) into a larger or smaller one, zeros
+ * elsewhere.
+ */
 static AOTITorchError copy_part(const char *function, AtenTensorHandle from, int64_t rows, int64_t columns, bool upper,
                                 AtenTensorHandle *ret)
 {
@@ -262,7 +265,7 @@ AOTITorchError aoti_torch_cpu_ormqr(AtenTensorHandle self, AtenTensorHandle inpu
 
 /* ---- singular values ---- */
 
-/* What a routine works in, beside its operands. */
+/* The workspace of a routine. */
 struct room {
     AtenTensorHandle work, reals, indices;
     int work_count, real_count, index_count;
@@ -302,7 +305,7 @@ static int decompose(const struct svd *d, char *a, void *s, void *u, void *vt, v
     return info;
 }
 
-/* Ones on the diagonal: the vectors of matrices without rows or columns. */
+/* Writes ones on the diagonal: the vectors of matrices without rows or columns. */
 static void fill_identity(AtenTensorHandle tensor)
 {
     const struct matrices m = aoticache_shim_matrices(tensor);
@@ -318,7 +321,7 @@ static void fill_identity(AtenTensorHandle tensor)
         }
 }
 
-/* U and Vh column by column; both NULL if only singular values are wanted. */
+/* Decomposes all matrices. U and Vh are stored by columns; both NULL if only singular values are wanted. */
 static AOTITorchError decompose_all(const char *function, AtenTensorHandle a, bool full, AtenTensorHandle *ret_u,
                                     AtenTensorHandle *ret_s, AtenTensorHandle *ret_vh)
 {
@@ -352,7 +355,7 @@ static AOTITorchError decompose_all(const char *function, AtenTensorHandle a, bo
         return SHIM_SUCCESS;
     const int64_t most = rows > columns ? rows : columns, k = each;
     SHIM_TRY(make_array(function, 8 * k, INT32, &room.indices));
-    /* What LAPACK's documentation asks of an array whose size it does not report. */
+    /* The size, from LAPACK's documentation, of an array for which the routine reports none. */
     const int64_t reals =
         5 * k * k + 7 * k > 2 * most * k + 2 * k * k + k ? 5 * k * k + 7 * k : 2 * most * k + 2 * k * k + k;
     SHIM_TRY(make_array(function, is_complex(dtype) ? reals : 0, real, &room.reals));
@@ -407,7 +410,7 @@ static void set_number(int32_t dtype, void *data, int64_t i, double complex valu
         ((double complex *)data)[i] = value;
 }
 
-/* The upper triangle becomes the lower one's, conjugated. */
+/* Copies the lower triangle, conjugated, to the upper one. */
 static AOTITorchError mirror(const char *function, AtenTensorHandle a, AtenTensorHandle *ret)
 {
     SHIM_TRY(aoticache_shim_check_matrices(function, a, true));
@@ -422,7 +425,7 @@ static AOTITorchError mirror(const char *function, AtenTensorHandle a, AtenTenso
     return SHIM_SUCCESS;
 }
 
-/* A tolerance as one number for each matrix; NULL: none is given. */
+/* Reads a tolerance as one number for each matrix; NULL: none is given. */
 static AOTITorchError read_tolerance(const char *function, const aoticache_named_argument *given, AtenTensorHandle s,
                                      AtenTensorHandle *ret)
 {
@@ -549,7 +552,10 @@ struct eig {
     int n, lda;
 };
 
-/* Eigenvalues: complex, or real parts in `first` and imaginary ones in `second`, which complex matrices work in. */
+/*
+ * Computes eigenvalues: complex ones, or real parts in `first` and imaginary parts in `second`, which is workspace for
+ * complex matrices.
+ */
 static int decompose_general(const struct eig *e, void *a, void *first, void *second, void *right, void *work,
                              int count)
 {
@@ -570,7 +576,7 @@ static int decompose_general(const struct eig *e, void *a, void *first, void *se
     return info;
 }
 
-/* The complex vector that belongs to a value: two columns of a real matrix are those of a pair of values. */
+/* Writes the complex vectors: two columns of a real matrix belong to a pair of conjugate values. */
 static void write_vectors(const struct eig *e, const void *imaginaries, const char *right, int32_t complex_dtype,
                           void *to, int64_t first)
 {

@@ -1,8 +1,9 @@
 /*
- * shim/math/distance: distances between the rows of matrices, by the p-norm: pdist (all pairs of one), cdist (of two).
+ * shim/math/distance: distances between the rows of matrices in the p-norm: pdist (all pairs of rows of one), cdist (of
+ * two).
  *
- * Euclidean distances of many rows are made from a product of matrices, where PyTorch does that; the others from the rows'
- * differences (distance_rows.c). Rows are shared among the threads.
+ * Euclidean distances of many rows are computed with a matrix multiplication if PyTorch does so; all others from the
+ * rows' differences (distance_rows.c). Rows are divided among the threads.
  *
  * Source: aten/src/ATen/native/Distance.cpp, cpu/DistanceOpsKernel.cpp.
  */
@@ -14,11 +15,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A vector's step takes as long as that many multiplications (aoticache_shim_parts); a power as that many of these. */
+/* The cost of a vector step in multiplications (aoticache_shim_parts), and of a power in vector steps. */
 #define STEP_WORK 2.0
 #define POWER_WORK 200.0
 
-/* With more rows than that, on either side, PyTorch multiplies matrices; compute_mode 1 always does, 2 never. */
+/* With more rows, on either side, PyTorch multiplies matrices; with compute_mode 1 always, with 2 never. */
 enum { MANY_ROWS = 25, BY_PRODUCT = 1, WITHOUT_PRODUCT = 2 };
 
 struct distances {
@@ -26,7 +27,7 @@ struct distances {
     int32_t dtype;
     ptrdiff_t item;
     double p;
-    distance_total total; /* NULL: powers */
+    distance_total total; /* NULL: use powers */
     int64_t batches, rows, others, width;
     bool is_pairs;      /* rows and others are the same, each pair once */
     const char *from;   /* batches x rows x width */
@@ -56,7 +57,7 @@ static AOTITorchError start(const char *function, AtenTensorHandle tensor, doubl
     return SHIM_SUCCESS;
 }
 
-/* Copies the others to panels. What is missing in the last one is filled with its last row. */
+/* Copies the others to panels. The last panel is filled up with copies of its last row. */
 static void fill_panel(const struct distances *d, const char *others, int64_t first, char *panel)
 {
     const int columns = d->steps->columns;
@@ -93,7 +94,7 @@ static double element(const struct distances *d, const char *values, int64_t i)
                                                : ((const double *)(const void *)values)[i];
 }
 
-/* Distances by any p, from one row to those of a panel. */
+/* Computes distances for any p, from one row to those of a panel. */
 static void powers(const struct distances *d, const char *row, const char *panel, char *totals)
 {
     const int columns = d->steps->columns;
@@ -109,7 +110,7 @@ static void powers(const struct distances *d, const char *row, const char *panel
     }
 }
 
-/* Writes the distances of a row to the others from `first` on, side by side. */
+/* Writes the distances of a row to the others from `first` on, contiguously. */
 static void measure_row(const struct distances *d, const char *row, const char *panels, int64_t first, char *to)
 {
     _Alignas(64) char totals[4 * 64];
@@ -130,13 +131,13 @@ static void measure_row(const struct distances *d, const char *row, const char *
         d->steps->root(d->others - first, 0, begin);
 }
 
-/* How many pairs are before those of a row. */
+/* Returns the number of pairs before those of a row. */
 static int64_t pairs_before(const struct distances *d, int64_t row)
 {
     return d->is_pairs ? row * (2 * d->rows - row - 1) / 2 : row * d->others;
 }
 
-/* The row with which a part begins, such that all have as many pairs. */
+/* Returns the first row of a part; all parts have about the same number of pairs. */
 static int64_t first_row(const struct distances *d, int part)
 {
     const int64_t rows = d->batches * d->rows;
@@ -215,7 +216,7 @@ static AOTITorchError expand_rows(const char *function, AtenTensorHandle tensor,
     return aoti_torch_copy_(*ret_rows, tensor, 0);
 }
 
-/* A contiguous tensor as batches of matrices, or of their transposes. */
+/* Makes a view of a contiguous tensor as batches of matrices, or of their transposes. */
 static AOTITorchError view_batches(const char *function, const struct distances *d, AtenTensorHandle tensor,
                                    int64_t rows, int64_t columns, bool is_transposed, AtenTensorHandle *ret_view)
 {
@@ -225,7 +226,7 @@ static AOTITorchError view_batches(const char *function, const struct distances 
                                       ret_view);
 }
 
-/* The squares of the others' lengths, the same for each row. */
+/* Computes the squared lengths of the others, the same for each row. */
 static AOTITorchError make_squares(const char *function, const struct distances *d, const char *others,
                                    AtenTensorHandle *ret_squares)
 {
@@ -243,7 +244,7 @@ static AOTITorchError make_squares(const char *function, const struct distances 
     return aoticache_shim_tensor_view(function, squares->tensor, d->dtype, 3, sizes, strides, 0, ret_squares);
 }
 
-/* |a - b| of each row from |b|^2 - 2ab. */
+/* Computes |a - b| of each row from |b|^2 - 2ab. */
 static void finish_part(void *user, int part)
 {
     const struct distances *d = user;

@@ -1,6 +1,6 @@
 /*
- * shim/math/distance_rows: what rows have between them, as distance.c needs it: how many elements differ, the sums of the
- * differences or of their squares, the largest difference; and roots. On x86-64 copies are compiled for AVX2 and AVX-512.
+ * shim/math/distance_rows: inner loops of distance.c: the number of elements that differ, the sums of the differences
+ * or of their squares, the largest difference; and roots. On x86-64 they are also compiled for AVX2 and AVX-512.
  */
 #include "runtime/shim/math/distance_rows.h"
 
@@ -16,17 +16,17 @@
     typedef double doubles##suffix __attribute__((vector_size(bytes))); \
     typedef int64_t longs##suffix __attribute__((vector_size(bytes)));
 
-/* Vectors of a panel's row: as many as are needed until the first one's sum is ready for the next step. */
+/* Vectors of a panel's row: enough to fill the time until the first vector's sum is ready for the next step. */
 enum { VECTORS = 4 };
 
 #define MAGNITUDE(vector, integers, x, bits) ((vector)((integers)(x) & ~(bits)))
 #define CHOSEN(vector, integers, mask, a, b) ((vector)(((mask) & (integers)(a)) | (~(mask) & (integers)(b))))
-/* A NaN makes the number of differences one. */
+/* Counts a difference other than 0. A NaN makes the count NaN. */
 #define ADD_DIFFERENT(vector, integers, t, d, bits) \
     ((t) + CHOSEN(vector, integers, (integers)((d) > 0) | (integers)((d) < 0), one, d))
 #define ADD_DISTANCE(vector, integers, t, d, bits) ((t) + MAGNITUDE(vector, integers, d, bits))
 #define ADD_SQUARE(vector, integers, t, d, bits) ((t) + (d) * (d))
-/* Of a NaN: not larger than any number, or larger than all. */
+/* A NaN is not larger than any number; with the second macro it is larger than all. */
 #define TAKE_LARGER(vector, integers, t, d, bits)                                    \
     CHOSEN(vector, integers, (integers)(MAGNITUDE(vector, integers, d, bits) > (t)), \
            MAGNITUDE(vector, integers, d, bits), t)

@@ -1,8 +1,8 @@
 /*
- * shim/math/distance_rows: the steps of distance.c, on many rows at once.
+ * shim/math/distance_rows: the inner loops of distance.c, for many rows at a time.
  *
- * Rows lie in panels: `columns` rows side by side, so that their elements of one place are neighbours. Then each row is a lane
- * of its own, and nothing is added across a vector.
+ * Rows are stored in panels of `columns` rows, with the elements of one position next to each other. So each row is one
+ * vector lane, and nothing is added across a vector.
  *
  * Private to runtime/shim/math/.
  */
@@ -11,21 +11,23 @@
 
 #include "runtime/shim/math/internal.h"
 
-/* totals[k] = what `row` and row k of the panel have between them, of `columns` rows with `width` elements. */
+/*
+ * Computes totals[k], the distance between `row` and row k of the panel, which has `columns` rows of `width` elements.
+ */
 typedef void (*distance_total)(int64_t width, const void *row, const void *panel, void *totals);
 
-/* For float or double. */
+/* The functions for float or double. */
 struct distance_rows {
-    int columns; /* of a panel */
+    int columns; /* rows of a panel */
     distance_total differences, sums, squares;
-    distance_total largest, largest_or_nan; /* where one of the differences is NaN: the others' largest, or NaN */
-    /* The sum of the elements' squares. */
+    distance_total largest, largest_or_nan; /* if a difference is NaN: the largest of the others, or NaN */
+    /* Returns the sum of the elements' squares. */
     double (*square_sum)(int64_t width, const void *row);
-    /* values = sqrt(values + addend), and 0 of what is negative. */
+    /* Computes values = sqrt(values + addend), and 0 if the sum is negative. */
     void (*root)(int64_t count, double addend, void *values);
 };
 
-/* kind: SHIM_CLASS_FLOAT or SHIM_CLASS_DOUBLE. */
+/* Returns the functions. kind: SHIM_CLASS_FLOAT or SHIM_CLASS_DOUBLE. */
 const struct distance_rows *aoticache_shim_distance_rows(enum shim_class kind);
 
 #endif

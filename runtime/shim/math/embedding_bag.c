@@ -1,8 +1,9 @@
 /*
  * shim/math/embedding_bag: rows of a table, summed, averaged or reduced to their largest in bags of indices.
  *
- * Source: aten/src/ATen/native/EmbeddingBag.cpp. The first result is what the operator gives; the other three serve its
- * gradient, which is not here: the bag of each index, the number of indices in each bag, where the largest came from.
+ * Source: aten/src/ATen/native/EmbeddingBag.cpp. The first result is the operator's; the other three serve its
+ * gradient, which is not implemented: the bag of each index, the number of indices in each bag, the index of each
+ * largest element.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -12,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows of float tables are asked for so many indices before they are needed. */
+/* Rows of float tables are prefetched ROWS_AHEAD indices before they are needed. */
 enum { ROWS_AHEAD = 8, CACHE_LINE = 64, FLOATS = 4 };
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
@@ -21,16 +22,16 @@ struct bags {
     int64_t mode, padding, width, count;
     const struct shim_tensor *table;
     struct shim_conversion to_values; /* float or double */
-    bool is_direct;                   /* rows of floats, used where they are */
+    bool is_direct;                   /* rows of floats, used in place */
     int parts;
-    char *rows;            /* one of the table for each part, of width floats or doubles */
+    char *rows;            /* one row of the table for each part, of width floats or doubles */
     const double *weights; /* one for each index, or NULL */
     const int64_t *indices, *offsets;
     int64_t num_indices;
-    double *out;              /* of a table of doubles, else NULL */
-    float *floats;            /* of any other, else NULL */
-    int64_t *bag_of;          /* of each index */
-    int64_t *sizes, *largest; /* of each bag; where each element of it came from */
+    double *out;              /* for a table of doubles, otherwise NULL */
+    float *floats;            /* for any other table, otherwise NULL */
+    int64_t *bag_of;          /* bag of each index */
+    int64_t *sizes, *largest; /* of each bag; the index of each of its elements */
 };
 
 /* ---- a table of floats ---- */
@@ -41,8 +42,8 @@ static const float *float_row(const struct bags *bags, int64_t index)
 }
 
 /*
- * Sums the rows of indices begin to end - 1. So many columns at once that a cache line of each row is read whole, with the
- * sums in registers. The processor does not guess where the next rows lie: they are asked for.
+ * Sums the rows of indices begin to end - 1. It sums enough columns at a time to read whole cache lines of each row,
+ * with the sums in registers. The processor cannot predict the addresses of the next rows, so they are prefetched.
  */
 #define DEFINE_SUM(name, lanes, attribute)                                                                     \
     typedef float floats_##name __attribute__((vector_size(4 * lanes)));                                       \
@@ -118,7 +119,7 @@ typedef float floats __attribute__((vector_size(4 * FLOATS)));
 typedef int32_t ints __attribute__((vector_size(4 * FLOATS)));
 typedef int64_t longs __attribute__((vector_size(8 * FLOATS)));
 
-/* `first`: all bits are set for the first row of a bag, else none. */
+/* Takes the larger elements. first: all bits are set for the first row of a bag, otherwise none. */
 static void take_larger(float *out, int64_t *largest, const float *row, int64_t index, int32_t first)
 {
     floats best, x;
@@ -264,8 +265,8 @@ static AOTITorchError make_zeros(const char *function, int64_t ndim, const int64
 }
 
 /*
- * Replaces the side results by those of PyTorch's quick way for sums: it keeps no bags and counts nothing, so they are zeros,
- * `num_zeros` of them.
+ * Replaces the side results by those of PyTorch's fast path for sums, which records no bags and counts nothing:
+ * `num_zeros` zeros.
  */
 static AOTITorchError replace_side_results(const char *function, int64_t mode, bool quick, int64_t num_zeros,
                                            AtenTensorHandle *bag_of, AtenTensorHandle *sizes, AtenTensorHandle *largest)
@@ -288,12 +289,12 @@ static AOTITorchError replace_side_results(const char *function, int64_t mode, b
         if (*fresh[i] != NULL) {
             AtenTensorHandle kept = *old[i];
             *old[i] = *fresh[i];
-            *fresh[i] = kept; /* freed on the way out */
+            *fresh[i] = kept; /* freed on return */
         }
     return SHIM_SUCCESS;
 }
 
-/* True if PyTorch adds rows without looking at bags (is_fast_path). */
+/* Returns true if PyTorch adds rows without recording bags (is_fast_path). */
 static bool is_quick(const struct shim_tensor *rows, int64_t padding, const AtenTensorHandle weights)
 {
     bool dtype = rows->dtype == AOTICACHE_DTYPE_FLOAT32 || rows->dtype == AOTICACHE_DTYPE_FLOAT16 ||
@@ -302,8 +303,8 @@ static bool is_quick(const struct shim_tensor *rows, int64_t padding, const Aten
 }
 
 /*
- * The results are out, the bag of each index, the sizes and the largest. With `forward_only` the sizes of sums have an element
- * for each offset, also for the last one that begins no bag; else one for each bag.
+ * Embeds. The results are out, the bag of each index, the sizes and the largest. With `forward_only` the sizes of sums
+ * have an element for each offset, also for a last one that begins no bag; otherwise one for each bag.
  */
 static AOTITorchError embed(const char *function, bool forward_only, AtenTensorHandle weight, AtenTensorHandle indices,
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
@@ -325,7 +326,7 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
     int64_t num_indices = places->tensor->numel, num_offsets = starts->tensor->numel;
     int64_t count = num_offsets - (last_offset && num_offsets > 0);
     const int64_t shape[2] = {count, rows->sizes[1]};
-    const int64_t shape_of_largest[2] = {mode == BAG_MAX ? count : 0, rows->sizes[1]}; /* others have none */
+    const int64_t shape_of_largest[2] = {mode == BAG_MAX ? count : 0, rows->sizes[1]}; /* other modes have none */
     if (factors != NULL && factors->tensor->numel != num_indices)
         return aoticache_shim_fail("%s: %lld weights for %lld indices", function, (long long)factors->tensor->numel,
                                    (long long)num_indices);
@@ -370,7 +371,7 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
     return SHIM_SUCCESS;
 }
 
-/* Both functions: they differ in what they keep for a gradient, which is not here. */
+/* Implements both functions, which differ only in the results for a gradient. */
 static AOTITorchError embed_into(const char *function, bool forward_only, AtenTensorHandle weight,
                                  AtenTensorHandle indices, AtenTensorHandle offsets, int64_t mode,
                                  AtenTensorHandle *weights, int32_t last_offset, int64_t padding,
@@ -393,7 +394,7 @@ AOTITorchError aoti_torch_cpu__embedding_bag(AtenTensorHandle weight, AtenTensor
                                              int32_t include_last_offset, int64_t padding_idx, AtenTensorHandle *ret_0,
                                              AtenTensorHandle *ret_1, AtenTensorHandle *ret_2, AtenTensorHandle *ret_3)
 {
-    (void)scale_grad_by_freq, (void)sparse; /* of gradients */
+    (void)scale_grad_by_freq, (void)sparse; /* for gradients only */
     return embed_into(__func__, false, weight, indices, offsets, mode, per_sample_weights, include_last_offset,
                       padding_idx, (AtenTensorHandle *const[]){ret_0, ret_1, ret_2, ret_3});
 }
@@ -406,7 +407,7 @@ AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weigh
                                                           AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
                                                           AtenTensorHandle *ret_2, AtenTensorHandle *ret_3)
 {
-    (void)scale_grad_by_freq, (void)sparse; /* of gradients */
+    (void)scale_grad_by_freq, (void)sparse; /* for gradients only */
     return embed_into(__func__, true, weight, indices, offsets, mode, per_sample_weights, include_last_offset,
                       padding_idx, (AtenTensorHandle *const[]){ret_0, ret_1, ret_2, ret_3});
 }

@@ -1,9 +1,11 @@
 /*
- * shim/math/fft: Fourier transforms along one or several dimensions: complex, of real numbers, to real numbers.
+ * shim/math/fft: Fourier transforms along one or several dimensions: complex to complex, real to complex, complex to
+ * real.
  *
  * Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp for meanings, and torch/_meta_registrations.py
- * for the strides of results, which generated code relies on: dimensions that are not transformed lie outside, by
- * falling stride of the input, then the transformed ones. All is computed in double. pocketfft transforms the rows.
+ * for the strides of results, on which generated code relies: dimensions that are not transformed are outermost, by
+ * falling stride of the input, then come the transformed ones. Everything is computed in double. pocketfft transforms
+ * the rows.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -15,7 +17,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Pairs of doubles, as pocketfft takes them. */
+/* A pair of doubles, as in pocketfft. */
 struct fft_number {
     double re, im;
 };
@@ -24,7 +26,7 @@ struct fft_number {
 
 enum { NORMALIZE_NOT, NORMALIZE_BY_ROOT, NORMALIZE_BY_COUNT };
 
-/* Dimensions that are transformed, counted from 0, in the order they are given. */
+/* Transformed dimensions, counted from 0, in the given order. */
 struct transform {
     int count;
     int dims[SHIM_MAX_NDIM];
@@ -86,14 +88,14 @@ static AOTITorchError make_result(const char *function, const struct shim_tensor
     return aoticache_shim_tensor_empty(function, self->ndim, sizes, strides, dtype, ret_tensor);
 }
 
-/* Lanes that lie side by side and are transformed together: numbers of as many share a line of the cache. */
+/* Adjacent lanes that are transformed together: this many numbers share a cache line. */
 enum { LANES_TOGETHER = 4 };
 
 struct lanes_job {
     cfft_plan plan;
-    struct fft_number *data, *rows; /* rows: of each part, LANES_TOGETHER */
+    struct fft_number *data, *rows; /* rows: LANES_TOGETHER for each part */
     struct shim_lanes lanes;
-    int64_t groups; /* of lanes that lie side by side */
+    int64_t groups; /* of adjacent lanes */
     bool forward;
     _Atomic int64_t next;
     atomic_bool is_out_of_memory;
@@ -104,7 +106,7 @@ static int transform_row(const struct lanes_job *job, struct fft_number *row)
     return job->forward ? cfft_forward(job->plan, &row->re, 1) : cfft_backward(job->plan, &row->re, 1);
 }
 
-/* Through rows of which the numbers lie side by side. */
+/* Transforms a group through copies with contiguous numbers. */
 static bool transform_group(const struct lanes_job *job, struct fft_number *first, int64_t count,
                             struct fft_number *rows)
 {
@@ -245,7 +247,7 @@ AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim
     return SHIM_SUCCESS;
 }
 
-/* Completes a symmetric lane of which half is given: the rest is the conjugate, from the end. */
+/* Completes a symmetric lane from its first half: the rest is the conjugate, in reverse. */
 static void unfold_lane(const struct fft_number *half, int64_t half_length, struct fft_number *whole, int64_t length,
                         int64_t step)
 {
@@ -301,7 +303,7 @@ AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const int64_t *dim
     SHIM_TRY(unfold(__func__, values, last, last_size, &whole));
     SHIM_TRY(transform_dim(__func__, whole, last, false));
     SHIM_TRY(scale(__func__, whole, signal_count(&transform, whole->tensor->sizes), normalization));
-    /* The result has the part's dtype. Its strides follow from the transform of the last dimension alone. */
+    /* The result has the part's dtype. Its strides follow from transforming only the last dimension. */
     struct transform only_last = {1, {last}};
     int32_t dtype = tensor->dtype == AOTICACHE_DTYPE_COMPLEX128  ? AOTICACHE_DTYPE_FLOAT64
                     : tensor->dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32

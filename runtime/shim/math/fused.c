@@ -1,11 +1,12 @@
 /*
- * shim/math/fused: what Inductor calls when it compiles with `freezing`: convolutions and linear layers with weights that
- * never change (tensors/packed.c), and with what is done to each element of the result afterwards.
+ * shim/math/fused: functions that Inductor calls when it compiles with `freezing`: convolutions and linear layers with
+ * weights that never change (tensors/packed.c), fused with elementwise functions of the result.
  *
- * oneDNN does most of that within its convolutions (onednn_convolution.c); the rest is a second walk over the result here.
+ * oneDNN applies most of these within its convolutions (onednn_convolution.c); the others need a second pass over the
+ * result here.
  *
- * Source: mkldnn::_convolution_pointwise, mkldnn::_linear_pointwise and their kin (aten/src/ATen/native/mkldnn/Conv.cpp).
- * float32; bfloat16 and float16 by way of it.
+ * Source: mkldnn::_convolution_pointwise, mkldnn::_linear_pointwise and related functions
+ * (aten/src/ATen/native/mkldnn/Conv.cpp). Computed in float32, also for bfloat16 and float16.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -17,7 +18,7 @@
 
 enum binary { BINARY_ADD, BINARY_SUB, BINARY_MUL };
 
-/* ---- what is asked for ---- */
+/* ---- arguments ---- */
 
 static const struct {
     const char *name;
@@ -121,7 +122,10 @@ static void apply_part(void *user, int part)
     aoticache_shim_unary_apply(e->unary, e->x + first, count);
 }
 
-/* result = unary(result `binary` other), for a result that has just been made. other: NULL, or of the same sizes. */
+/*
+ * Computes result = unary(result `binary` other), for a result that has just been made. other: NULL, or of the same
+ * sizes.
+ */
 static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenTensorHandle other, enum binary binary,
                             double alpha, const struct shim_unary *unary)
 {
@@ -130,7 +134,7 @@ static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenT
     struct elements e = {.unary = unary, .x = x->data, .binary = binary, .alpha = (float)alpha, .count = x->numel};
     if (other != NULL && memcmp(other->tensor->strides, x->strides, (size_t)x->ndim * sizeof *x->strides) == 0) {
         e.other = other->tensor->data;
-    } else if (other != NULL) { /* a copy with the strides of the result */
+    } else if (other != NULL) { /* make a copy with the strides of the result */
         SHIM_TRY(aoticache_shim_tensor_empty(function, x->ndim, x->sizes, x->strides, x->dtype, &alike));
         SHIM_TRY(aoti_torch_copy_(alike, other, 0));
         e.other = alike->tensor->data;
@@ -141,7 +145,7 @@ static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenT
     return SHIM_SUCCESS;
 }
 
-/* ---- operands of half the bits are computed with as float32 (fused_half.c) ---- */
+/* ---- bfloat16 and float16 operands are computed as float32 (fused_half.c) ---- */
 
 struct wide {
     AtenTensorHandle x, weight, bias, other;
@@ -168,7 +172,7 @@ static AOTITorchError widen(const char *function, AtenTensorHandle x, AtenTensor
     return aoticache_shim_widen_half(function, other, &wide->other);
 }
 
-/* The result in the dtype of the input, whose handle is taken. */
+/* Converts the result, whose handle it takes over, to the dtype of the input. */
 static AOTITorchError narrow(const char *function, AtenTensorHandle x, AtenTensorHandle *result,
                              AtenTensorHandle *ret_tensor)
 {
@@ -193,8 +197,8 @@ static struct convolution describe(AtenTensorHandle weight, const AtenTensorHand
 }
 
 /*
- * Of bfloat16, with what follows; addend: to which the result is added, NULL: none. The result is NULL where oneDNN does not
- * do all of it.
+ * Convolves bfloat16, with the fused functions. addend: the convolution is added to it; NULL: none. The result is NULL
+ * if oneDNN does not support all of it.
  */
 static AOTITorchError convolve_bfloat16(const char *function, const struct convolution *given,
                                         const struct convolution_windows *windows, AtenTensorHandle x,
@@ -247,13 +251,13 @@ struct binary_call {
     int64_t groups;
     const char *binary;
     const double *alpha;
-    const char **unary; /* what follows; NULL: nothing */
+    const char **unary; /* the fused function; NULL: none */
     const double **unary_scalars;
     int64_t unary_scalars_len;
     const char **unary_algorithm;
 };
 
-/* in_place: the result goes where `other` was. float32. */
+/* Convolves float32. in_place: the result replaces `other`. */
 static AOTITorchError convolve_floats(const char *function, const struct binary_call *call, bool in_place,
                                       AtenTensorHandle *ret_tensor)
 {
@@ -284,7 +288,7 @@ static AOTITorchError convolve_floats(const char *function, const struct binary_
     return SHIM_SUCCESS;
 }
 
-/* The same of bfloat16, in place, for a sum. The result is NULL where oneDNN does not do all of it. */
+/* Does the same for bfloat16, in place, for a sum. The result is NULL if oneDNN does not support all of it. */
 static AOTITorchError add_to_bfloat16(const char *function, const struct binary_call *call,
                                       AtenTensorHandle *ret_tensor)
 {
@@ -375,8 +379,8 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
 }
 
 /*
- * A packed weight of a transposed convolution has, within each group, the outputs first, another one the inputs: the
- * weight as aten::convolution takes it, inputs x outputs of a group x kernel.
+ * Reorders the weight of a transposed convolution for aten::convolution: inputs x outputs of a group x kernel. Within
+ * each group a packed weight has the outputs first, another weight the inputs.
  */
 static AOTITorchError turn_weight(const char *function, AtenTensorHandle weight, int64_t groups,
                                   AtenTensorHandle *ret_weight)
@@ -433,8 +437,8 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
 /* ---- linear layers ---- */
 
 /*
- * out = x Wᵀ + bias, over the last dimension of x. to_float: the result is of float32, whatever the operands are; it is NULL
- * where that cannot be done.
+ * Computes out = x Wᵀ + bias, over the last dimension of x. to_float: the result is float32, whatever the operands are;
+ * it is NULL if that is not possible.
  */
 static AOTITorchError multiply(const char *function, AtenTensorHandle input, AtenTensorHandle weight,
                                const AtenTensorHandle *bias, bool to_float, AtenTensorHandle *ret_tensor)
@@ -489,7 +493,7 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
     return SHIM_SUCCESS;
 }
 
-/* The result in float32: of bfloat16 by oneDNN where the processor multiplies it, else of operands that are widened. */
+/* Multiplies with a float32 result: bfloat16 with oneDNN if the processor supports it, otherwise widened operands. */
 static AOTITorchError multiply_in_float(const char *function, AtenTensorHandle x, AtenTensorHandle weight,
                                         const AtenTensorHandle *bias, AtenTensorHandle *ret_tensor)
 {
@@ -511,7 +515,7 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHa
     cleanup_tensor AtenTensorHandle output = NULL;
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    if (unary.kind == SHIM_UNARY_NONE) /* half the bits need no copy of the weight */
+    if (unary.kind == SHIM_UNARY_NONE) /* bfloat16 and float16 need no copy of the weight */
         return multiply(__func__, X, W, B, false, ret0);
     SHIM_TRY(multiply_in_float(__func__, X, W, B, &output));
     SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));

@@ -2,7 +2,7 @@
  * shim/math/fused_half: bfloat16 and float16 operands of the functions of fused.c, as float32. As in oneDNN, sums, bias,
  * other tensor and function are computed in float32, and the result is rounded once.
  *
- * A weight that never changes is converted once and kept, so it takes three times its memory.
+ * A weight that never changes is converted once and the copy is kept, so it takes three times its memory.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -33,11 +33,11 @@ static void free_kept(void *kept)
     aoticache_shim_handle_cleanup(&handle);
 }
 
-/* The kept copy is a weight that never changes, too: a convolution keeps it in oneDNN's form. */
+/* Keeps a copy, which never changes either: a convolution keeps it in oneDNN's format. */
 static AOTITorchError keep(const char *function, AtenTensorHandle weight, AtenTensorHandle *ret_kept)
 {
     struct shim_packed *packed = weight->tensor->packed;
-    if (!aoticache_shim_packed_claim(packed, free_kept)) /* another operator has kept something else */
+    if (!aoticache_shim_packed_claim(packed, free_kept)) /* another operator keeps another form */
         return aoticache_shim_convert_like(function, weight, AOTICACHE_DTYPE_FLOAT32, ret_kept);
     AtenTensorHandle kept = atomic_load(&packed->prepared);
     if (kept == NULL) {

@@ -1,9 +1,9 @@
 /*
- * shim/math/grid: grid_sampler_3d: a volume read at places between its elements. Source:
+ * shim/math/grid: grid_sampler_3d: reads a volume at positions between its elements. Source:
  * aten/src/ATen/native/GridSampler.cpp and GridSamplerUtils.h.
  *
- * Which elements a point is made of is the same for all channels. It is found once, for some points at a time; then each
- * channel is read. Points are shared among the threads.
+ * A point is computed from the same elements in all channels. They are found once, for some points at a time; then each
+ * channel is read. Points are divided among the threads.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -16,24 +16,24 @@ enum { INTERPOLATE_LINEAR, INTERPOLATE_NEAREST };
 enum { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION };
 
 enum { POINTS = 128, CORNERS = 8 };
-/* A point's corners take as long as that many multiplications (aoticache_shim_parts), and so does an element. */
+/* The costs of a point's corners and of an element, in multiplications (aoticache_shim_parts). */
 #define POINT_WORK 800.0
 #define ELEMENT_WORK 80.0
 
-/* The elements that a point is the sum of, by weight. */
+/* The elements whose weighted sum is a point. */
 struct point {
     int count;
     int64_t offset[CORNERS];
     double weight[CORNERS];
 };
 
-/* Sums of a channel's elements, for points whose results lie side by side. */
+/* Computes sums of a channel's elements, for points whose results are contiguous. */
 typedef void (*grid_sum)(int count, const struct point *points, const char *volume, char *to);
 
 struct grid {
     int64_t padding;
     bool nearest, align_corners, is_double;
-    int64_t size[3], strides[3]; /* of one volume: depth, height, width */
+    int64_t size[3], strides[3]; /* sizes and strides of one volume: depth, height, width */
     int64_t batch, channels, points;
     grid_sum sum;
     ptrdiff_t item;
@@ -42,7 +42,7 @@ struct grid {
     int parts;
 };
 
-/* Folds a coordinate back at both borders, which are given as twice their position. */
+/* Reflects a coordinate at both borders, which are given as twice their position. */
 static double reflect(double at, double twice_low, double twice_high)
 {
     if (twice_low == twice_high)
@@ -53,14 +53,14 @@ static double reflect(double at, double twice_low, double twice_high)
     return fmod(flips, 2) == 0 ? extra + low : span - extra + low;
 }
 
-/* NaN goes to the last element, as in PyTorch. */
+/* Limits a coordinate to the volume. NaN becomes the last element, as in PyTorch. */
 static double clip(double at, int64_t size)
 {
     const double last = (double)(size - 1);
     return at <= 0 ? 0 : at < last ? at : last;
 }
 
-/* Turns a coordinate from -1 to 1 into a place along one dimension. */
+/* Converts a coordinate from -1 to 1 into a position along one dimension. */
 static double place_of(const struct grid *grid, double at, int64_t size)
 {
     double place = grid->align_corners ? (at + 1) / 2 * (double)(size - 1) : ((at + 1) * (double)size - 1) / 2;
@@ -74,7 +74,7 @@ static double place_of(const struct grid *grid, double at, int64_t size)
     return place;
 }
 
-/* The elements of one dimension that a place lies between; those outside are left out. */
+/* The elements of one dimension next to a position; those outside the volume are left out. */
 struct neighbours {
     int count;
     int64_t offset[2];
@@ -152,14 +152,14 @@ static double coordinate(const struct grid *grid, int64_t i)
                            : (double)((const float *)(const void *)grid->places)[i];
 }
 
-/* Makes some points of all channels; they belong to one volume. */
+/* Computes some points, all of one volume, for all channels. */
 static void sample_points(const struct grid *grid, int64_t n, int64_t first, int count)
 {
     const int64_t volume = grid->size[0] * grid->strides[0];
     struct point points[POINTS];
     for (int i = 0; i < count; i++) {
         double place[3];
-        for (int d = 0; d < 3; d++) /* the width comes first */
+        for (int d = 0; d < 3; d++) /* coordinates begin with the width */
             place[d] = place_of(grid, coordinate(grid, (n * grid->points + first + i) * 3 + 2 - d), grid->size[d]);
         find_corners(grid, place, &points[i]);
     }

@@ -1,5 +1,5 @@
 /*
- * shim/math/image: how convolution and pooling see a tensor, and the numbers that describe a window.
+ * shim/math/image: how convolution and pooling interpret a tensor, and the numbers that describe a window.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -42,7 +42,7 @@ bool aoticache_shim_is_channels_last(const struct shim_tensor *tensor)
         int d = orders[tensor->ndim - 4][i];
         if (tensor->sizes[d] == 0 || tensor->strides[d] < least)
             return false;
-        /* Of N111 and NCHW with C == 1, which are both, the contiguous reading is meant. */
+        /* N111, and NCHW with C == 1, are both contiguous and channels last: treat them as contiguous. */
         if (d == 0 && least == tensor->strides[1])
             return false;
         least = tensor->strides[d];

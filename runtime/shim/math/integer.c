@@ -1,5 +1,5 @@
 /*
- * shim/math/integer: operators on whole numbers: gcd.
+ * shim/math/integer: operators on integers: gcd.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

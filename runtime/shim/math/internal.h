@@ -1,5 +1,5 @@
 /*
- * shim/math: what the products, convolutions and pooling share.
+ * shim/math: what matrix multiplication, convolutions and pooling share.
  *
  * Private to runtime/shim/math/.
  */
@@ -20,34 +20,40 @@
  * does all the work.
  */
 
-/* Whether this process has an OpenMP runtime. Loads one if there is none yet. */
+/* Returns whether this process has an OpenMP runtime. Loads one if there is none yet. */
 bool aoticache_shim_has_threads(void);
 
 /*
- * How many parts may run at once on this thread's behalf. 1 inside a parallel region, where other threads are at work
- * already, and in the child of a fork that the runtime's threads do not survive (base/process/openmp_fork.h).
+ * Returns how many parts may run in parallel for this thread. 1 inside a parallel region, in which other threads are
+ * working already, and in the child of a fork that the runtime's threads do not survive (base/process/openmp_fork.h).
  */
 int aoticache_shim_threads(void);
 
-/* Whether this process is such a child. */
+/* Returns whether this process is such a child. */
 bool aoticache_shim_is_forked(void);
 
-/* Into how many parts to cut `work` multiplications and additions: each has some 5 microseconds; `most` at most. */
+/* Returns the number of parts for `work` multiplications and additions: about 5 microseconds each; `most` at most. */
 int aoticache_shim_parts(double work, long long most);
 
-/* Where a part of `count` things begins, and where the part before it ends: the first parts have one more. */
+/*
+ * Returns the first of `count` items that belongs to a part, which is also the end of the part before: the first parts
+ * have one more.
+ */
 static inline int64_t shim_part_begin(int64_t count, int parts, int part)
 {
     const int64_t more = count % parts;
     return part * (count / parts) + (part < more ? part : more);
 }
 
-/* Whether the library's OpenMP functions are those of this process's runtime, so that both share one thread pool. */
+/*
+ * Returns whether the library's OpenMP functions are those of this process's runtime, so that both share one thread
+ * pool.
+ */
 bool aoticache_shim_is_openmp_of(void *library);
 
 /*
- * Sets how many threads the next parallel regions of the calling thread have, as omp_set_num_threads() does, and returns
- * what to set afterwards. For libraries that use OpenMP themselves.
+ * Sets how many threads the next parallel regions of the calling thread have, as omp_set_num_threads() does, and
+ * returns the number to restore afterwards. For libraries that use OpenMP themselves.
  */
 int aoticache_shim_set_threads(int threads);
 
@@ -57,11 +63,10 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
 /*
  * ---- images (image.c) ----
  *
- * Tensors of a batch, channels and one to three spatial dimensions, seen as three; their memory formats; and the lists
- * of numbers that describe a window (stride, padding, dilation).
+ * Tensors with a batch, channels and one to three spatial dimensions, treated as three; their memory formats; and the
+ * lists of numbers that describe a window (stride, padding, dilation).
  *
- * Every number in these lists and every size is below 2^31 once it has been read here, so that the arithmetic of
- * windows stays inside int64_t.
+ * After reading, every number in these lists and every size is below 2^31, so that window arithmetic fits into int64_t.
  */
 
 #define IMAGE_AXES 3
@@ -76,12 +81,15 @@ struct image {
 };
 
 /*
- * Looks at a tensor as an image: `axes` spatial dimensions, before them the channels, and before those maybe a batch.
+ * Describes a tensor as an image: `axes` spatial dimensions, before them the channels, and before those maybe a batch.
  */
 AOTITorchError aoticache_shim_image_of(const char *function, const struct shim_tensor *tensor, int axes,
                                        struct image *ret_image);
 
-/* As c10::is_channels_last_strides_2d and _3d (c10/core/MemoryFormat.h), for 4 and 5 dimensions; false for others. */
+/*
+ * Does the same as c10::is_channels_last_strides_2d and _3d (c10/core/MemoryFormat.h), for 4 and 5 dimensions; false
+ * for others.
+ */
 bool aoticache_shim_is_channels_last(const struct shim_tensor *tensor);
 
 /* Makes a tensor of `ndim` dimensions; with channels_last, the second one is innermost. */
@@ -90,39 +98,39 @@ AOTITorchError aoticache_shim_image_empty(const char *function, int ndim, const 
 
 /*
  * Reads a list with one number for each of `axes` spatial dimensions, or one number for all, into the last of three
- * places; the others get `filler`. Numbers below `least` are refused; the message names `what`.
+ * elements; the others get `filler`. Numbers below `least` are refused; the message names `what`.
  */
 AOTITorchError aoticache_shim_window_read(const char *function, const char *what, const int64_t *values, int64_t count,
                                           int axes, int64_t least, int64_t filler, int64_t ret_values[IMAGE_AXES]);
 
-/* The place of element `position` of an image of these sizes. */
+/* Returns the coordinates of element `position` of an image of these sizes. */
 void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t position, int64_t ret_at[IMAGE_AXES]);
 
 /*
- * The batch that matrices of two tensors of two dimensions or more have in common (linear_systems.c): *ret_ndim is that of
- * the result, with the matrices' own two; ret_batch has the sizes before these.
+ * Finds the common batch of the matrices of two tensors with two or more dimensions (linear_systems.c): *ret_ndim is
+ * the number of dimensions of the result, the two of the matrices included; ret_batch has the sizes before these.
  */
 AOTITorchError aoticache_shim_common_batch(const char *function, const struct shim_tensor *a,
                                            const struct shim_tensor *b, int *ret_ndim, int64_t *ret_batch);
 
 /*
- * ---- products of matrices with any strides, blocked for the caches ----
+ * ---- multiplication of matrices with any strides, blocked for the caches ----
  *
- * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large
- * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul_panels.c those with the weights of frozen
- * packages and small ones, matmul.c the exported functions and their checks.
+ * matmul_block.c walks over blocks; matmul_kernel.c has the innermost loops for each class of numbers; blas.c
+ * multiplies large matrices if the machine has a BLAS, matmul_vector.c vectors, matmul_panels.c weights of frozen
+ * packages and small matrices; matmul.c has the exported functions and their checks.
  */
 
-/* Largest block: rows and columns of the result, and how much of the inner dimension is packed at once. */
+/* Largest block: rows and columns of the result, and the part of the inner dimension that is packed at a time. */
 enum { MATMUL_BLOCK_ROWS = 64, MATMUL_BLOCK_COLUMNS = 256, MATMUL_BLOCK_DEPTH = 256 };
 
 /*
- * The arithmetic of one class of numbers. Operands are packed: `rows` (or `columns`) values of one step of the inner
- * dimension lie together, step after step.
+ * The arithmetic of one class of numbers. Operands are packed: the `rows` (or `columns`) values of one step of the
+ * inner dimension are next to each other, step after step.
  */
 struct matmul_arithmetic {
     size_t value_bytes;
-    int rows; /* of the result, that `accumulate` makes at once */
+    int rows; /* rows of the result that `accumulate` computes at a time */
     int columns;
     /* tile[rows][columns] += a * b over `depth` steps; tile_stride in values. */
     void (*accumulate)(int64_t depth, const void *a, const void *b, void *tile, ptrdiff_t tile_stride);
@@ -130,7 +138,7 @@ struct matmul_arithmetic {
     void (*finish)(size_t count, void *row, const void *addend, double alpha, double beta);
 };
 
-/* NULL: the class is not one of numbers that can be multiplied here. */
+/* Returns the arithmetic. NULL: numbers of this class cannot be multiplied here. */
 const struct matmul_arithmetic *aoticache_shim_matmul_arithmetic(enum shim_class kind);
 
 /* A matrix of elements in memory; strides in bytes. */
@@ -143,26 +151,27 @@ struct matmul_matrix {
 struct matmul_problem {
     const struct matmul_arithmetic *arithmetic;
     const struct shim_dtype_access *access; /* all matrices have one dtype */
-    uint32_t item_bytes;                    /* of an element of it */
+    uint32_t item_bytes;                    /* of an element of that dtype */
     int64_t rows, columns, depth;           /* out is rows x columns, a is rows x depth */
     struct matmul_matrix a, b, addend, out; /* addend.data NULL: none */
     double alpha, beta;
-    int64_t
-        batches; /* of the call that this product is one of, 0 or 1: the only one; a library is chosen by all of them */
+    int64_t batches; /* number of products in the call, 0 or 1: only this; the choice of a library depends on it */
 };
 
-/* Bytes that aoticache_shim_matmul_run needs to work in, aligned to 64. */
+/* Returns the bytes of workspace that aoticache_shim_matmul_run needs, aligned to 64. */
 size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *problem);
 void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace);
-/* Puts the addend into the result, for libraries that add to what is there. Often it is there already. */
+/* Copies the addend into the result, for libraries that add to the result. Often it is the result already. */
 void aoticache_shim_matmul_place_addend(const struct matmul_problem *problem);
-/* The same with a workspace of its own, only where one is needed. False: out of memory. */
+/* Multiplies, and allocates a workspace if one is needed. False: out of memory. */
 bool aoticache_shim_matmul(const struct matmul_problem *problem);
-/* The same for up to three rows or columns (matmul_vector.c). False: nothing was written, and the blocks do it. */
+/*
+ * Multiplies up to three rows or columns (matmul_vector.c). False: nothing was written, and the caller must use blocks.
+ */
 bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
 /*
- * What follows a product whose columns are `count` groups of as many: a thread that has made the columns `first` to `end` of
- * each group goes on with them, while others still make theirs.
+ * Work that follows a multiplication whose columns form `count` groups of the same size: a thread that has computed the
+ * columns `first` to `end` of each group continues with them, while other threads still compute theirs.
  */
 struct matmul_groups {
     int64_t count;
@@ -170,50 +179,52 @@ struct matmul_groups {
     void *user;
 };
 /*
- * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_panels.c): float32, alpha
- * and beta 1, an addend for each column or the result itself. groups: NULL: none. False: nothing was written, and
- * aoticache_shim_matmul() does it.
+ * Multiplies by a weight b whose elements never change, and keeps them reordered (matmul_panels.c): float32, alpha and
+ * beta 1, an addend for each column or the result itself. groups: NULL: none. False: nothing was written, and the
+ * caller must use aoticache_shim_matmul().
  */
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
                                 const struct matmul_groups *groups);
-/* The same for any b that is small, without keeping it, on processors with AVX-512; called by aoticache_shim_matmul(). */
+/* Multiplies by any small b, without keeping it, on processors with AVX-512; called by aoticache_shim_matmul(). */
 bool aoticache_shim_matmul_panels(const struct matmul_problem *problem);
 /*
- * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
- * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
+ * Writes a tile of sums to the result: applies factors and addend, converts the dtype; changes the tile's values. At
+ * most MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
  */
 void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
                                  int64_t rows, int64_t column, int64_t columns);
 
-/* The BLAS of the machine, loaded by the first call, for what else it has; NULL: none that can be used (blas.c). */
+/*
+ * Returns the machine's BLAS, loaded by the first call, for its other functions; NULL: none that can be used (blas.c).
+ */
 void *aoticache_shim_blas_library(void);
 
-/* 16 rows of 16 numbers, so many apart in both places, become columns (matmul_panels.c). For processors with AVX-512. */
+/* Transposes 16 rows of 16 numbers; strides in numbers (matmul_panels.c). For processors with AVX-512. */
 void aoticache_shim_transpose_16(const float *from, ptrdiff_t from_stride, float *to, ptrdiff_t to_stride);
 
 /* ---- attention: attention.c walks over blocks of queries and tiles of keys, attention_rows.c has the softmax ---- */
 
-/* A row of a tile of scores. Arrays have `count` values, a multiple of 16, of the class that is computed with. */
+/* A row of a tile of scores. Arrays have `count` values, a multiple of 16, of the class used for computing. */
 struct attention_row {
-    size_t count, live; /* scores from `live` on get weight 0 */
+    size_t count, live; /* scores from index `live` on get weight 0 */
     double scale;
     const void *mask; /* added to the scaled scores; NULL: none */
 };
 
 /*
- * Makes weights of scores: exp(score - largest). *max is the largest score so far (-INFINITY before the first tile),
- * *sum the sum of weights. Returns what earlier weights must be multiplied with.
+ * Turns scores into weights: exp(score - largest). *max is the largest score up to now (-INFINITY before the first
+ * tile), *sum the sum of weights. Returns the factor for earlier weights.
  */
 typedef double (*attention_soften)(const struct attention_row *row, void *scores, double *max, double *sum);
 
-/* For float and double. Rows of `width` values lie close together, `stride` bytes from one to the next. */
+/* The functions for float or double. Rows of `width` contiguous values are `stride` bytes apart. */
 struct attention_arithmetic {
     attention_soften soften;
     /* scores[k] = query . keys[k] */
     void (*score)(int64_t count, int64_t width, const void *query, const char *keys, ptrdiff_t stride, void *scores);
     /* sums += weights[k] * values[k] for all k */
     void (*add)(int64_t count, int64_t width, const void *weights, const char *values, ptrdiff_t stride, void *sums);
-    /* The same with keys and values of bfloat16, the rest of floats; NULL for double. */
+    /* The same with keys and values of bfloat16, everything else float; NULL for double. */
     void (*score_halves)(int64_t count, int64_t width, const void *query, const char *keys, ptrdiff_t stride,
                          void *scores);
     void (*add_halves)(int64_t count, int64_t width, const void *weights, const char *values, ptrdiff_t stride,
@@ -221,13 +232,13 @@ struct attention_arithmetic {
 };
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind);
 
-/* ---- what is done to each element of a result, x (unary.c) ---- */
+/* ---- functions that are applied to each element of a result, x (unary.c) ---- */
 
 enum shim_unary_kind {
     SHIM_UNARY_NONE,
     SHIM_UNARY_RELU,
-    SHIM_UNARY_LEAKY_RELU, /* scalars[0] times x below 0 */
-    SHIM_UNARY_HARDTANH,   /* between scalars[0] and scalars[1] */
+    SHIM_UNARY_LEAKY_RELU, /* scalars[0] * x if x is below 0 */
+    SHIM_UNARY_HARDTANH,   /* x limited to scalars[0] .. scalars[1] */
     SHIM_UNARY_HARDSWISH,
     SHIM_UNARY_HARDSIGMOID,
     SHIM_UNARY_SIGMOID,
@@ -242,27 +253,30 @@ struct shim_unary {
     double scalars[2];
 };
 
-/* What PyTorch calls it, with its numbers and, of gelu, its form (fused.c). name: NULL: nothing is done. */
+/* Reads PyTorch's name for the function, its numbers and, for gelu, its variant (fused.c). name: NULL: no function. */
 AOTITorchError aoticache_shim_unary_read(const char *function, const char *name, const double **scalars,
                                          int64_t scalar_count, const char *const *algorithm,
                                          struct shim_unary *ret_unary);
 void aoticache_shim_unary_apply(const struct shim_unary *unary, float *x, int64_t count);
 
-/* ---- operands of half the bits (fused_half.c) ---- */
+/* ---- bfloat16 and float16 operands (fused_half.c) ---- */
 
-/* bfloat16 or float16. */
+/* Returns whether the tensor is bfloat16 or float16. */
 bool aoticache_shim_is_half(AtenTensorHandle tensor);
-/* One of these as float32, with the same order of dimensions; another handle of any other tensor; NULL for none. */
+/*
+ * Returns such a tensor as float32, with the same order of dimensions; for any other tensor a new handle of it; NULL
+ * for NULL.
+ */
 AOTITorchError aoticache_shim_widen_half(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_wide);
-/* The elements as `dtype`, with the same order of dimensions. */
+/* Returns the elements as `dtype`, with the same order of dimensions. */
 AOTITorchError aoticache_shim_convert_like(const char *function, AtenTensorHandle tensor, int32_t dtype,
                                            AtenTensorHandle *ret_tensor);
 
 /*
  * ---- convolutions ----
  *
- * onednn_convolution.c has oneDNN do it, where the machine has one. Else convolution.c gathers what the kernel sees at
- * each position of the result, and multiplies; convolution_depthwise.c does without gathering and products.
+ * onednn_convolution.c uses oneDNN, if the machine has it. Otherwise convolution.c gathers the inputs under the kernel
+ * at each position of the result, and multiplies matrices; convolution_depthwise.c needs neither.
  */
 
 struct convolution {
@@ -271,7 +285,7 @@ struct convolution {
     ptrdiff_t item_bytes;
     int axes;
     bool transposed;
-    bool channels_last; /* columns hold the channels of a kernel position side by side, as the input does */
+    bool channels_last; /* columns have the channels of a kernel position next to each other, as the input has */
     int64_t groups;
     int64_t group_inputs, group_outputs; /* channels of one group */
     int64_t kernel[IMAGE_AXES], stride[IMAGE_AXES], padding[IMAGE_AXES], dilation[IMAGE_AXES];
@@ -279,13 +293,13 @@ struct convolution {
     int64_t kernel_positions;
     const struct shim_tensor *bias; /* NULL: none */
 
-    /* Only read by oneDNN's: */
-    bool adds_output; /* the sums are added to what the output has */
+    /* Only onednn_convolution.c reads the following: */
+    bool adds_output; /* the sums are added to the output */
     struct shim_unary unary;
-    struct shim_tensor *frozen_weight; /* the weight, if its elements never change; else NULL */
+    struct shim_tensor *frozen_weight; /* the weight, if its elements never change; otherwise NULL */
 };
 
-/* The lists of a call; output_padding is only read by transposed convolutions. */
+/* The lists of a call; only transposed convolutions read output_padding. */
 struct convolution_windows {
     const int64_t *stride;
     int64_t stride_count;
@@ -298,8 +312,9 @@ struct convolution_windows {
 };
 
 /*
- * Convolves into a fresh tensor, or, with an addend, adds the convolution to that in place, if oneDNN can. *ret_fused tells
- * whether the addend and c->unary have been seen to; else the result is the convolution alone, in a fresh tensor.
+ * Convolves into a fresh tensor, or, with an addend, adds the convolution to the addend in place, if oneDNN can.
+ * *ret_fused: true if the addend and c->unary were applied; otherwise the result is the convolution alone, in a fresh
+ * tensor.
  *
  * c: transposed, groups, bias, unary and frozen_weight are set.
  */
@@ -308,10 +323,13 @@ AOTITorchError aoticache_shim_convolve(const char *function, struct convolution 
                                        AtenTensorHandle weight, AtenTensorHandle addend, bool *ret_fused,
                                        AtenTensorHandle *ret_tensor);
 
-/* False: nothing was written. */
+/* Convolves with oneDNN. False: nothing was written. */
 bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct image *weight);
 
-/* Each channel has a kernel of its own, and makes one channel. False: out of memory. */
+/*
+ * Returns whether each input channel has its own kernel and produces one channel; and convolves then. False from the
+ * latter: out of memory.
+ */
 bool aoticache_shim_is_depthwise(const struct convolution *c);
 bool aoticache_shim_convolve_depthwise(const struct convolution *c, const struct image *weight);
 

@@ -1,5 +1,5 @@
 /*
- * shim/math/lapack: finds LAPACK's routines when the first is needed, and has what their callers share.
+ * shim/math/lapack: finds LAPACK's routines when the first is needed, and has code that their callers share.
  */
 #include "runtime/shim/math/lapack.h"
 

@@ -1,7 +1,8 @@
 /*
- * shim/math/lapack: linear algebra by the LAPACK of the machine: in OpenBLAS, which blas.c loads, or else by itself.
+ * shim/math/lapack: linear algebra with the machine's LAPACK: the one in OpenBLAS, which blas.c loads, or else a
+ * separate library.
  *
- * lapack.c finds the routines and has what their callers share; linear_systems.c has factors and solutions,
+ * lapack.c finds the routines and has code that their callers share; linear_systems.c has factors and solutions,
  * decompositions.c eigenvalues, singular values and orthogonal factors. Private to runtime/shim/.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_LAPACK_H
@@ -12,8 +13,8 @@
 #include "runtime/shim/tensors/elements.h"
 
 /*
- * Each has the same parameters for all four dtypes, since Fortran takes addresses, but for gesdd, heevd and geev, which have
- * one more array for complex numbers.
+ * Each has the same parameters for all four dtypes, since Fortran takes addresses, except gesdd, heevd and geev, which
+ * have one more array for complex numbers.
  */
 enum lapack_routine {
     LAPACK_GETRF,
@@ -25,7 +26,7 @@ enum lapack_routine {
     LAPACK_SYTRS,
     LAPACK_HETRF,
     LAPACK_HETRS,
-    LAPACK_TRSM, /* of BLAS */
+    LAPACK_TRSM, /* from BLAS */
     LAPACK_GEQRF,
     LAPACK_ORGQR,
     LAPACK_ORMQR,
@@ -53,25 +54,29 @@ static inline char *matrix_at(const struct matrices *m, int64_t i)
     return m->data + (size_t)i * m->bytes;
 }
 
-/* Refuses what is no batch of matrices of a dtype that LAPACK has, and, if `square`, what is not square. */
+/* Fails unless the tensor is a batch of matrices of a dtype that LAPACK has, and, if `square`, of square matrices. */
 AOTITorchError aoticache_shim_check_matrices(const char *function, AtenTensorHandle tensor, bool square);
 
 /*
- * Fresh memory for sizes[0 .. ndim - 3] matrices of rows x columns: column by column, or row by row. ndim: of the result.
+ * Allocates a batch of matrices of rows x columns, stored by columns or by rows. ndim: of the result, so that the batch
+ * has ndim - 2 sizes.
  */
 AOTITorchError aoticache_shim_make_matrices(const char *function, int ndim, const int64_t *batch, int64_t rows,
                                             int64_t columns, int32_t dtype, bool by_columns, AtenTensorHandle *ret);
-/* A copy column by column; with `transposed`, of each matrix's transpose. */
+/* Copies a tensor, storing matrices by columns; with `transposed`, copies each matrix's transpose. */
 AOTITorchError aoticache_shim_copy_columns(const char *function, AtenTensorHandle tensor, bool transposed,
                                            AtenTensorHandle *ret);
-/* A view of the tensor with its last two dimensions exchanged. */
+/* Makes a view of the tensor with its last two dimensions exchanged. */
 AOTITorchError aoticache_shim_transpose(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_view);
-/* A tensor for each matrix of a batch: with `extra` as one more dimension, or without for -1. */
+/*
+ * Makes a tensor with one element for each matrix of a batch, or, if `extra` is not -1, `extra` elements in one more
+ * dimension.
+ */
 AOTITorchError aoticache_shim_make_each(const char *function, AtenTensorHandle matrices, int64_t extra, int32_t dtype,
                                         AtenTensorHandle *ret);
-/* Conjugates a contiguous run of complex numbers; nothing is done to real ones. */
+/* Conjugates a contiguous run of complex numbers; does nothing to real ones. */
 void aoticache_shim_conjugate(int32_t dtype, void *data, int64_t count);
-/* float32 of complex64, float64 of complex128; of a real dtype itself. */
+/* Returns float32 for complex64, float64 for complex128, and a real dtype itself. */
 int32_t aoticache_shim_real_dtype(int32_t dtype);
 
 /* Operators that are called by name. */

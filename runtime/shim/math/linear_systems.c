@@ -1,11 +1,11 @@
 /*
- * shim/math/linear_systems: factors of matrices (LU, Cholesky, LDL) and what is solved with them, by LAPACK.
+ * shim/math/linear_systems: factors of matrices (LU, Cholesky, LDL) and solutions computed with them, with LAPACK.
  *
- * Matrices are column by column, as in PyTorch's results; the last dimension of a right operand that is row by row is the
- * first of its transpose, and is solved as that.
+ * Matrices are stored by columns, as in PyTorch's results; a right operand that is stored by rows is solved as its
+ * transpose.
  *
  * Sources: at::native::linalg_lu_factor_ex, _linalg_solve_ex, linalg_lu_solve, _linalg_det, linalg_cholesky_ex,
- * linalg_ldl_factor_ex, linalg_solve_triangular and the older functions beside them
+ * linalg_ldl_factor_ex, linalg_solve_triangular and the older functions next to them
  * (aten/src/ATen/native/BatchLinearAlgebra.cpp).
  */
 #include "runtime/shim/math/lapack.h"
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INT32 = AOTICACHE_DTYPE_INT32, LENGTH = 1 }; /* LENGTH: of a character, which Fortran passes at the end */
+enum { INT32 = AOTICACHE_DTYPE_INT32, LENGTH = 1 }; /* LENGTH: of a character argument, which Fortran passes last */
 
 typedef void (*factor_lu)(const int *m, const int *n, void *a, const int *lda, int *pivots, int *info);
 typedef void (*solve_lu)(const char *transposed, const int *n, const int *columns, const void *a, const int *lda,
@@ -70,7 +70,7 @@ static void set_element(int32_t dtype, void *data, int64_t i, double complex val
     }
 }
 
-/* Zeros what is above (or below) the diagonal. */
+/* Sets the elements above (or below) the diagonal to zero. */
 static void clear_triangle(int32_t dtype, const struct matrices *m, bool above)
 {
     for (int64_t i = 0; i < m->count; i++)
@@ -113,7 +113,7 @@ AOTITorchError aoticache_shim_common_batch(const char *function, const struct sh
     return SHIM_SUCCESS;
 }
 
-/* A fresh copy for each matrix of the batch. */
+/* Makes a copy for each matrix of the batch. */
 static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int ndim, const int64_t *batch,
                              bool by_columns, AtenTensorHandle *ret)
 {
@@ -126,7 +126,7 @@ static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int 
     return SHIM_SUCCESS;
 }
 
-/* The same of both operands of a solution. */
+/* Does the same for both operands of a solution. */
 static AOTITorchError expand_pair(const char *function, AtenTensorHandle a, AtenTensorHandle b, bool b_by_columns,
                                   AtenTensorHandle *ret_a, AtenTensorHandle *ret_b)
 {
@@ -148,10 +148,10 @@ static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivot
     const struct shim_tensor *p = pivots->tensor;
     if (p->dtype != INT32 || p->ndim < 1 || p->sizes[p->ndim - 1] != count)
         return aoticache_shim_fail("%s: %lld pivots of int32 are needed for each matrix", function, (long long)count);
-    memcpy(sizes, matrices->sizes, (size_t)(matrices->ndim - 1) * sizeof *sizes); /* they are square */
+    memcpy(sizes, matrices->sizes, (size_t)(matrices->ndim - 1) * sizeof *sizes); /* matrices are square */
     SHIM_TRY(aoticache_shim_make(function, matrices->ndim - 1, sizes, INT32, &made));
     SHIM_TRY(aoti_torch_copy_(made, pivots, 0));
-    for (int64_t i = 0; i < made->tensor->numel; i++) { /* LAPACK exchanges whatever rows they name */
+    for (int64_t i = 0; i < made->tensor->numel; i++) { /* LAPACK would exchange any rows, even invalid ones */
         int32_t pivot = ((const int32_t *)made->tensor->data)[i];
         if (pivot == 0 || pivot > count || pivot < -count)
             return aoticache_shim_fail("%s: a pivot of %d, for %lld rows", function, (int)pivot, (long long)count);
@@ -160,7 +160,10 @@ static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivot
     return SHIM_SUCCESS;
 }
 
-/* Operands of a solution: b may be of more or fewer matrices than a, and has a's rows (or columns, where it is on the left). */
+/*
+ * Checks the operands of a solution: b may have more or fewer matrices than a, and has as many rows (or columns, if it
+ * is on the left) as a.
+ */
 static AOTITorchError check_pair(const char *function, AtenTensorHandle a, AtenTensorHandle b, bool left)
 {
     SHIM_TRY(aoticache_shim_check_matrices(function, a, true));
@@ -209,7 +212,7 @@ AOTITorchError aoticache_shim_lu_factor(const aoticache_named_argument *a, AtenT
     return SHIM_SUCCESS;
 }
 
-/* X of A X = B, or of X A = B; adjoint: of A's conjugate transpose. */
+/* Solves A X = B, or X A = B; adjoint: with A's conjugate transpose. */
 static AOTITorchError solve_with(const char *function, AtenTensorHandle lu, AtenTensorHandle pivots, AtenTensorHandle b,
                                  bool left, bool adjoint, AtenTensorHandle *ret)
 {
@@ -251,7 +254,7 @@ static bool is_vector(const struct shim_tensor *a, const struct shim_tensor *b)
            (a->ndim - 1 == b->ndim && memcmp(a->sizes, b->sizes, (size_t)b->ndim * sizeof *b->sizes) == 0);
 }
 
-/* A view with one more dimension of size 1 at the end, or with one less. */
+/* Makes a view with one more dimension of size 1 at the end, or with one less. */
 static AOTITorchError reshape_last(const char *function, AtenTensorHandle tensor, int more, AtenTensorHandle *ret)
 {
     const struct shim_tensor *t = tensor->tensor;
@@ -262,7 +265,7 @@ static AOTITorchError reshape_last(const char *function, AtenTensorHandle tensor
     return aoticache_shim_tensor_view(function, t, t->dtype, t->ndim + more, sizes, strides, t->offset, ret);
 }
 
-/* The result without its last dimension, with the strides that PyTorch gives it. */
+/* Returns the result without its last dimension, with PyTorch's strides. */
 static AOTITorchError drop_last(const char *function, AtenTensorHandle result, bool left, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle view = NULL, made = NULL;
@@ -327,13 +330,15 @@ AOTITorchError aoticache_shim_inverse(const aoticache_named_argument *a, AtenTen
 
 /* ---- determinants ---- */
 
-/* As PyTorch, factors the transpose of a real matrix that lies row by row: no copy would be needed for that. */
+/*
+ * Returns whether to factor the transpose. PyTorch does so for a real matrix that is stored by rows, to avoid a copy.
+ */
 static bool factors_transpose(AtenTensorHandle a)
 {
     return aoticache_shim_is_contiguous(a->tensor) && !aoticache_shim_is_complex(a->tensor->dtype);
 }
 
-/* The diagonal's product; or its sign, with *ret_logarithm of its size. */
+/* Returns the product of the diagonal; or its sign, with the logarithm of its absolute value in *ret_logarithm. */
 static double complex determinant_of(int32_t dtype, const struct matrices *m, int64_t i, const int *pivots,
                                      double *ret_logarithm)
 {
@@ -352,7 +357,7 @@ static double complex determinant_of(int32_t dtype, const struct matrices *m, in
     return product;
 }
 
-/* Determinants, or signs and logarithms if `logarithms` is a tensor. */
+/* Computes determinants, or signs and logarithms if `logarithms` is a tensor. */
 static void fill_determinants(AtenTensorHandle lu, AtenTensorHandle pivots, AtenTensorHandle results,
                               AtenTensorHandle logarithms)
 {
@@ -398,7 +403,7 @@ AOTITorchError aoticache_shim_log_determinant(const aoticache_named_argument *a,
 
 /* ---- the parts of LU ---- */
 
-/* The rows' permutation, as a matrix of ones. */
+/* Makes the permutation of the rows as a matrix of zeros and ones. */
 static AOTITorchError unpack_pivots(const char *function, const struct matrices *m, AtenTensorHandle pivots,
                                     AtenTensorHandle permutation)
 {
@@ -425,7 +430,7 @@ static AOTITorchError unpack_pivots(const char *function, const struct matrices 
     return SHIM_SUCCESS;
 }
 
-/* Both factors, row by row, of one that has both column by column. */
+/* Splits a matrix with both factors, stored by columns, into two matrices, stored by rows. */
 static void split(int32_t dtype, const struct matrices *m, char *lower, char *upper)
 {
     const int64_t each = m->rows < m->columns ? m->rows : m->columns;
@@ -576,7 +581,7 @@ AOTITorchError aoti_torch_cpu_cholesky_inverse(AtenTensorHandle self, int32_t up
         char *x = matrix_at(&m, i);
         potri(&triangle, &n, x, &lda, &info, LENGTH);
         SHIM_TRY(report(__func__, singular, 1, &info));
-        for (int64_t column = 0; column < n; column++) /* the other triangle */
+        for (int64_t column = 0; column < n; column++) /* copy to the other triangle */
             for (int64_t row = column + 1; row < n; row++) {
                 int64_t below = column * n + row, above = row * n + column;
                 set_element(dtype, x, upper != 0 ? below : above, conj(element(dtype, x, upper != 0 ? above : below)));

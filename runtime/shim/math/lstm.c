@@ -1,9 +1,10 @@
 /*
- * shim/math/lstm: one layer of a long short-term memory, in one direction: what PyTorch hands to oneDNN.
+ * shim/math/lstm: one layer of a long short-term memory, in one direction: the operator for which PyTorch uses oneDNN.
  *
- * Source: aten::mkldnn_rnn_layer (aten/src/ATen/native/mkldnn/RNN.cpp). The input's part of all steps is one product;
- * each step adds its state's, and a thread that has made some units' gates makes their state. Bfloat16 is computed in float,
- * and the state is not rounded between steps. The last result, which only a gradient reads, is empty.
+ * Source: aten::mkldnn_rnn_layer (aten/src/ATen/native/mkldnn/RNN.cpp). The inputs of all steps are multiplied
+ * together; each step adds the product of its state, and the thread that has computed the gates of some units computes
+ * their state. Bfloat16 is computed in float, and the state is not rounded between steps. The last result, which only a
+ * gradient reads, is empty.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -15,22 +16,22 @@
 /* PyTorch's number for LSTM layers (at::native's rnn mode). */
 enum { MODE_LSTM = 2 };
 
-/* A weight, its products and its biases have rows for these gates: input, forget, cell, output. */
+/* Weights, their products and biases have rows for these gates: input, forget, cell, output. */
 enum { GATES = 4 };
 
-/* From so many steps on it pays to put the state's weight into another order. */
+/* From this many steps on, reordering the state's weight pays off. */
 enum { FEW_STEPS = 4 };
 
 struct lstm {
     int64_t steps, batch, inputs, units;
     bool reverse;
     const float *input, *input_weight, *state_weight; /* contiguous */
-    float *bias;                                      /* both together; only read where there is one */
+    float *bias;                                      /* the sum of both; only read if there is one */
     float *gates;                                     /* steps x batch x (GATES * units) */
     float *output, *state, *cell;                     /* steps x batch x units; batch x units, changed by each step */
 };
 
-/* out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. */
+/* Describes out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. */
 static struct matmul_problem describe_product(const struct lstm *l, int64_t rows, const float *a, const float *weight,
                                               int64_t depth, const float *addend, int64_t addend_stride, float *out)
 {
@@ -53,11 +54,11 @@ static struct matmul_problem describe_product(const struct lstm *l, int64_t rows
 
 struct step {
     const struct lstm *l;
-    const float *state;         /* the last step's */
-    float *gates, *state_after; /* which is its output */
+    const float *state;         /* of the previous step */
+    float *gates, *state_after; /* state_after: also the step's output */
 };
 
-/* The state of some units, whose gates are there. */
+/* Computes the state of some units, whose gates have been computed. */
 static void update_units(void *user, int64_t first, int64_t end)
 {
     const struct shim_unary sigmoid = {.kind = SHIM_UNARY_SIGMOID}, hyperbolic = {.kind = SHIM_UNARY_TANH};
@@ -79,7 +80,7 @@ static void update_units(void *user, int64_t first, int64_t end)
     }
 }
 
-/* state_weight: where the weight is kept for further steps; NULL: there are few. */
+/* Runs one step. state_weight: the reordered weight, kept for later steps; NULL: there are few steps. */
 static bool run_step(struct step *step, struct shim_packed *state_weight)
 {
     const struct lstm *l = step->l;
@@ -95,7 +96,7 @@ static bool run_step(struct step *step, struct shim_packed *state_weight)
     return true;
 }
 
-/* Runs the steps. The state's weight is the same in all of them, and is put into the order of the products once. */
+/* Runs the steps. The state's weight is the same in all of them, and is reordered once. */
 static bool run_steps(const struct lstm *l, struct shim_packed *state_weight)
 {
     const int64_t numbers = l->batch * l->units;
@@ -127,7 +128,7 @@ static bool run(const struct lstm *l)
     return is_done;
 }
 
-/* ---- what is refused ---- */
+/* ---- checks ---- */
 
 static AOTITorchError check_matrix(const char *function, const char *what, AtenTensorHandle tensor, int64_t rows,
                                    int64_t columns)
@@ -212,7 +213,7 @@ static AOTITorchError sum_biases(const char *function, const struct operands *o,
     return SHIM_SUCCESS;
 }
 
-/* The results are output, state and cell. */
+/* Runs the layer. The results are output, state and cell. */
 static AOTITorchError layer(const char *function, const struct operands *o, struct lstm *l,
                             AtenTensorHandle ret_results[3])
 {
@@ -249,8 +250,8 @@ static AOTITorchError layer(const char *function, const struct operands *o, stru
 }
 
 /*
- * A weight as PyTorch's LSTM has it, gates and units x inputs. One that a compile has packed has the dimensions layers,
- * directions, inputs, gates and units, of which the inputs lie together in memory (tensors/packed.c).
+ * Returns a weight in the form of PyTorch's LSTM, gates and units x inputs. A weight that a compile has packed has the
+ * dimensions layers, directions, inputs, gates and units, with the inputs contiguous in memory (tensors/packed.c).
  */
 static AOTITorchError flatten_weight(const char *function, AtenTensorHandle weight, AtenTensorHandle *ret_weight)
 {
@@ -279,8 +280,8 @@ AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTenso
     cleanup_tensor AtenTensorHandle input_weight = NULL, state_weight = NULL;
     struct lstm l = {.reverse = reverse != 0};
     (void)batch_sizes;
-    (void)batch_first; /* the input comes with the steps in front, whatever it says */
-    (void)train;       /* of the workspace */
+    (void)batch_first; /* the input always has the steps first */
+    (void)train;       /* only for the workspace */
     SHIM_CHECK_RESULT(ret0);
     SHIM_CHECK_RESULT(ret1);
     SHIM_CHECK_RESULT(ret2);

@@ -1,6 +1,6 @@
 /*
- * shim/math/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm,
- * each into a new one.
+ * shim/math/matmul: the exported matrix multiplications: mm, addmm, bmm, baddbmm, each into an existing tensor; addmv
+ * and addbmm, each into a new one.
  *
  * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp, Blas.cpp). The target must have the right
  * sizes; it is never resized, since generated code allocates what it needs.
@@ -91,7 +91,7 @@ static struct matmul_matrix matrix_of(const struct shim_tensor *tensor)
                                   (ptrdiff_t)strides[1] * tensor->item_bytes};
 }
 
-/* Gives the addend's byte strides (batch, rows, columns) when it is broadcast to the result's sizes. */
+/* Returns the addend's byte strides (batch, rows, columns) when it is broadcast to the result's sizes. */
 static AOTITorchError addend_strides(const char *function, const struct product *product, ptrdiff_t ret_strides[3])
 {
     const struct shim_tensor *addend = product->addend, *out = product->out;
@@ -111,7 +111,7 @@ static AOTITorchError addend_strides(const char *function, const struct product 
     return SHIM_SUCCESS;
 }
 
-/* Products of one shape, one after the other in memory. */
+/* Matrices of one shape, one after the other in memory. */
 struct batches {
     const struct matmul_problem *first;
     ptrdiff_t a_step, b_step, out_step, addend_step; /* in bytes */
@@ -140,7 +140,7 @@ static ptrdiff_t batch_step(const struct shim_tensor *tensor)
     return tensor->ndim == 3 ? (ptrdiff_t)tensor->strides[0] * tensor->item_bytes : 0;
 }
 
-/* The threads share the batches if there are enough, else each product. */
+/* Runs the batches. The threads divide the batches if there are enough, otherwise each matrix. */
 static AOTITorchError run_batches(const char *function, const struct product *product, struct matmul_problem *problem,
                                   ptrdiff_t addend_step)
 {
@@ -253,7 +253,7 @@ AOTITorchError aoti_torch_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
 
 /* ---- into a new tensor ---- */
 
-/* Makes a tensor over another one's memory, for the length of a call; strides in elements. */
+/* Makes a tensor over another one's memory, for the duration of a call; strides in elements. */
 static void view_matrix(struct shim_tensor *view, const struct shim_tensor *tensor, ptrdiff_t offset, int64_t rows,
                         int64_t row_stride, int64_t columns, int64_t column_stride)
 {
@@ -300,7 +300,7 @@ AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat,
     return finish_new(multiply(__func__, &product), out, ret_tensor);
 }
 
-/* Computes out = beta * out, which is what a sum over no products leaves. */
+/* Computes out = beta * addend, the result of a sum over no matrices. */
 static AOTITorchError scale_addend(const char *function, struct shim_tensor *out, struct shim_tensor *addend,
                                    double beta)
 {

@@ -1,6 +1,6 @@
 /*
- * shim/math/matmul_block: the walk over blocks of a product. Each block of the result is summed up in a tile in the
- * class's own precision over the whole inner dimension and written once, so that half and bfloat16 are rounded once.
+ * shim/math/matmul_block: multiplies matrices block by block. Each block of the result is summed in a tile in the
+ * class's precision over the whole inner dimension and written once, so that float16 and bfloat16 are rounded once.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -59,7 +59,7 @@ static void scatter_values(size_t value_bytes, int64_t count, char *panel, ptrdi
 
 /*
  * Packs `count` rows (of a) or columns (of b), `width` of them to a panel, over `depth` steps of the inner dimension.
- * What is missing in the last panel is zero.
+ * The last panel is padded with zeros.
  */
 static void pack(const struct matmul_problem *problem, int width, int64_t count, int64_t depth, const char *source,
                  ptrdiff_t lane_stride, ptrdiff_t depth_stride, char *packed)
@@ -72,7 +72,7 @@ static void pack(const struct matmul_problem *problem, int width, int64_t count,
         const char *panel_source = source + first * lane_stride;
         if (lanes < width)
             memset(packed, 0, (size_t)(step * depth));
-        if (depth_stride <= lane_stride) { /* along the inner dimension elements lie closer together */
+        if (depth_stride <= lane_stride) { /* elements are closer together along the inner dimension */
             for (int64_t lane = 0; lane < lanes; lane++) {
                 problem->access->load((size_t)depth, line, panel_source + lane * lane_stride, depth_stride);
                 scatter_values(value_bytes, depth, packed + lane * (ptrdiff_t)value_bytes, step, (const char *)line);

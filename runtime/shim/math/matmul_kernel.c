@@ -1,8 +1,8 @@
 /*
- * shim/math/matmul_kernel: the innermost loops, for float, double, whole numbers and both complex classes.
+ * shim/math/matmul_kernel: the innermost loops, for float, double, integers and both complex classes.
  *
- * The real ones are written with the compiler's vectors, which become what the processor has; on x86-64 a second copy
- * is compiled for AVX2 and taken where the processor has it.
+ * The real ones are written with the compiler's vector types; on x86-64 they are also compiled for AVX2, which is used
+ * if the processor has it.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -13,7 +13,7 @@
 #define MATMUL_AVX2 1
 #endif
 
-/* Whole numbers wrap around, so their arithmetic is unsigned, whatever the sign of the dtype. */
+/* Integers wrap around, so their arithmetic is unsigned, also for signed dtypes. */
 typedef float vector_float __attribute__((vector_size(32)));
 typedef double vector_double __attribute__((vector_size(32)));
 typedef uint64_t vector_int __attribute__((vector_size(32)));
@@ -97,7 +97,7 @@ __attribute__((target("avx2,fma"))) static void accumulate_doubles_avx2(int64_t 
 DEFINE_COMPLEX(complexes64, float)
 DEFINE_COMPLEX(complexes128, double)
 
-/* `parts` numbers make a value; alpha and beta are real. Whole numbers take whole factors. */
+/* `parts` numbers make a value; alpha and beta are real, and integers for integers. */
 #define DEFINE_FINISH(name, type, factor_type, parts)                                                               \
     static void finish_##name(size_t count, void *row_values, const void *addend_values, double alpha, double beta) \
     {                                                                                                               \

@@ -1,14 +1,14 @@
 /*
- * shim/math/matmul_panels: products of float matrices of which the second one lies in panels, in the order of the innermost loop,
- * for processors with AVX2 or AVX-512.
+ * shim/math/matmul_panels: multiplies float matrices, the second of which is stored in panels, in the order of the
+ * innermost loop, on processors with AVX2 or AVX-512.
  *
- * A weight that never changes (a linear layer of a frozen package) is put into that order once, by the first product, and
- * kept: that is a tenth to a fifth of the time of a product of a hundred rows. The innermost loop is OpenBLAS's in kind: 6 rows
- * by 16 columns of sums, which stay in registers, or 14 by 32 with AVX-512. There oneDNN is as fast where there are more rows
- * (blas.c), and gets these.
+ * A weight that never changes (a linear layer of a frozen package) is reordered once, by the first multiplication, and
+ * kept: reordering takes a tenth to a fifth of the time of multiplying a hundred rows. The innermost loop is like
+ * OpenBLAS's: 6 rows by 16 columns of sums, which stay in registers, or 14 by 32 with AVX-512. With AVX-512 oneDNN is
+ * as fast for more rows, and is used for these (blas.c).
  *
- * With AVX-512 another matrix, too, is put into panels, one after the other, if it stays in the second-level cache. That is as
- * fast as oneDNN, which makes its code for 25 milliseconds at the first of such products.
+ * With AVX-512 other matrices are put into panels too, one panel after the other, if they fit into the second-level
+ * cache. That is as fast as oneDNN, which generates code for 25 milliseconds at the first such multiplication.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -24,8 +24,8 @@
 #define WITH_AVX512 __attribute__((target("avx512f,avx2,fma")))
 
 /*
- * Steps of the inner dimension that are summed up at once: 16 or 32 KB of a panel of the weight. Rows that meet all panels
- * before the next rows do: 240 KB, half a second-level cache.
+ * BLOCK_DEPTH: steps of the inner dimension that are summed together: 16 or 32 KB of a panel of the weight. BLOCK_ROWS:
+ * rows that are multiplied with all panels before the next rows are: 240 KB, half a second-level cache.
  */
 enum { BLOCK_DEPTH = 256, BLOCK_ROWS = 240 };
 
@@ -34,17 +34,17 @@ enum { MOST_TILE_ROWS = 14, MOST_COLUMNS = 32 };
 /* ---- the innermost loop ---- */
 
 struct tile {
-    const float *a, *panel, *start; /* start: a row of sums to begin with; NULL: those that `out` has */
+    const float *a, *panel, *start; /* start: a row of initial sums; NULL: those in `out` */
     float *out;
     ptrdiff_t a_stride, out_stride; /* between rows, in elements */
     int64_t depth;
 };
 
-/* What a processor computes at once: sums in registers. */
+/* The size of a tile, whose sums stay in registers. */
 struct kernel {
-    int rows, columns;                                       /* columns of the weight that lie together, two vectors */
+    int rows, columns;                                       /* columns of the weight in a panel, two vectors */
     int least_rows;                                          /* with fewer, each weight is read only once anyway */
-    void (*sum_tile)(int64_t rows, const struct tile *tile); /* at most so many rows */
+    void (*sum_tile)(int64_t rows, const struct tile *tile); /* at most kernel.rows rows */
 };
 
 #define EACH_ROW_OF_6(X) X(0) X(1) X(2) X(3) X(4) X(5)
@@ -68,7 +68,7 @@ struct kernel {
         memcpy(t->out + (r) * t->out_stride + LANES, &right##r, sizeof right##r); \
     }
 
-/* sum_<name>_rows computes a tile of so many rows, which is a constant wherever it is called, and of two vectors of columns. */
+/* sum_<name>_rows computes a tile of `rows` rows, a constant in every call, and two vectors of columns. */
 #define DEFINE_KERNEL(name, bytes, each_row, attribute)                                                       \
     static inline                                                                                             \
         __attribute__((always_inline)) attribute void sum_##name##_rows(const int rows, const struct tile *t) \
@@ -87,7 +87,7 @@ struct kernel {
     }                                                                                                         \
     static attribute void sum_##name(int64_t rows, const struct tile *tile)                                   \
     {                                                                                                         \
-        const struct tile t = *tile; /* a copy, which nothing that is written can change */                   \
+        const struct tile t = *tile; /* a copy, which cannot alias written memory */                          \
         switch (rows) {                                                                                       \
             each_row(CASE_##name)                                                                             \
         }                                                                                                     \
@@ -106,7 +106,7 @@ DEFINE_KERNEL(avx512, 64, EACH_ROW_OF_14, WITH_AVX512)
 
 static const struct kernel kernel_avx2 = {6, 16, 4, sum_avx2}, kernel_avx512 = {14, 32, 2, sum_avx512};
 
-/* NULL: this processor has none. */
+/* Returns the kernel. NULL: this processor has none. */
 static const struct kernel *find_kernel(void)
 {
     if (!shim_has_avx2())
@@ -114,7 +114,7 @@ static const struct kernel *find_kernel(void)
     return shim_has_avx512() ? &kernel_avx512 : &kernel_avx2;
 }
 
-/* The weight: panels of the kernel's columns, each step by step of the inner dimension; the last is filled up with zeros. */
+/* The weight: panels of the kernel's columns, each in steps of the inner dimension; the last is padded with zeros. */
 struct kept {
     int64_t columns, depth;
     const struct kernel *kernel;
@@ -132,14 +132,14 @@ WITH_AVX512 void aoticache_shim_transpose_16(const float *from, ptrdiff_t from_s
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
     }
-    for (int i = 0; i < 16; i += 4) { /* fours: in each quarter of a vector a column of four rows */
+    for (int i = 0; i < 16; i += 4) { /* fours: each quarter of a vector has a column of four rows */
         for (int half = 0; half < 2; half++) {
             const __m512d low = _mm512_castps_pd(b[i + half]), high = _mm512_castps_pd(b[i + half + 2]);
             a[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
             a[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
         }
     }
-    for (int i = 0; i < 4; i++) { /* quarters come together: those of eight rows, then of sixteen */
+    for (int i = 0; i < 4; i++) { /* join quarters: of eight rows, then of sixteen */
         const __m512 even_low = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88);
         const __m512 odd_low = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xdd);
         const __m512 even_high = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0x88);
@@ -151,7 +151,7 @@ WITH_AVX512 void aoticache_shim_transpose_16(const float *from, ptrdiff_t from_s
     }
 }
 
-/* `steps` steps of `columns` columns, one by one. */
+/* Fills `steps` steps of `columns` columns, one by one. */
 static void fill_plainly(const struct matmul_matrix *b, int64_t columns, int64_t steps, float *to, int64_t width)
 {
     for (int64_t j = 0; j < columns; j++)
@@ -160,8 +160,8 @@ static void fill_plainly(const struct matmul_matrix *b, int64_t columns, int64_t
 }
 
 /*
- * The columns from `column` on, `width` of them, step by step from `k` on: zero where there are none. So few steps at a time
- * that their place stays in the first-level cache while its columns come.
+ * Fills a panel with `width` columns from `column` on, step by step from `k` on, padded with zeros. It handles few
+ * steps at a time, so that the written memory stays in the first-level cache until all columns are written.
  */
 static void fill_panel(const struct matmul_problem *problem, int64_t width, int64_t column, int64_t k, int64_t steps,
                        float *panel)
@@ -170,7 +170,7 @@ static void fill_panel(const struct matmul_problem *problem, int64_t width, int6
     const struct matmul_matrix *b = &problem->b;
     const ptrdiff_t item = sizeof(float);
     const int64_t columns = width < problem->columns - column ? width : problem->columns - column;
-    const bool is_turned = b->row_stride == item && width % (2 * BLOCK) == 0; /* as wide as AVX-512's */
+    const bool is_turned = b->row_stride == item && width % (2 * BLOCK) == 0; /* as wide as panels for AVX-512 */
     for (int64_t i = 0, count; i < steps; i += count, panel += count * width) {
         const struct matmul_matrix from = {b->data + (k + i) * b->row_stride + column * b->column_stride, b->row_stride,
                                            b->column_stride};
@@ -198,10 +198,10 @@ static void fill_panel(const struct matmul_problem *problem, int64_t width, int6
 struct job {
     const struct matmul_problem *problem;
     const struct kernel *kernel;
-    const float *panels; /* NULL: each thread makes those that it needs */
+    const float *panels; /* NULL: each thread makes the panels that it needs */
     const struct matmul_groups *groups;
     int parts;
-    bool by_columns, is_added; /* is_added: to what the result has */
+    bool by_columns, is_added; /* is_added: sums are added to the result */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -209,7 +209,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A part of the last panel: its sums are made elsewhere, and the columns that there are go to their place. */
+/* Sums a part of the last panel in a temporary tile, and copies the existing columns to the result. */
 static void sum_narrow(const struct kernel *kernel, int64_t rows, const struct tile *tile, int64_t columns)
 {
     float sums[MOST_TILE_ROWS * MOST_COLUMNS] = {0};
@@ -228,7 +228,7 @@ static int64_t units_of(int64_t size, int64_t unit)
     return (size + unit - 1) / unit;
 }
 
-/* Adds `depth` steps from `k` on, which a panel has, to the rows `first` to `last` of its columns. */
+/* Adds `depth` steps of a panel, from `k` on, to the rows `first` to `last` of its columns. */
 static void sum_panel(const struct job *job, const float *panel, int64_t column, int64_t k, int64_t depth,
                       int64_t first, int64_t last)
 {
@@ -236,7 +236,7 @@ static void sum_panel(const struct job *job, const float *panel, int64_t column,
     const struct kernel *kernel = job->kernel;
     const int64_t columns = smaller(kernel->columns, p->columns - column);
     const int64_t rows =
-        units_of(last - first, units_of(last - first, kernel->rows)); /* tiles of much the same height */
+        units_of(last - first, units_of(last - first, kernel->rows)); /* tiles of nearly equal height */
     const ptrdiff_t a_stride = p->a.row_stride / (ptrdiff_t)sizeof(float);
     const ptrdiff_t out_stride = p->out.row_stride / (ptrdiff_t)sizeof(float);
     float start[MOST_COLUMNS] = {0};
@@ -257,7 +257,7 @@ static void sum_panel(const struct job *job, const float *panel, int64_t column,
     }
 }
 
-/* The first of `units` units of a part. */
+/* Returns the first unit of a part, of `units`. */
 static int64_t first_of(int64_t units, int part, int parts)
 {
     return units / parts * part + smaller(units % parts, part);
@@ -312,7 +312,7 @@ static void run_part(void *user, int part)
 
 /* ---- the weight ---- */
 
-/* A weight that comes to its place. */
+/* A weight that is being reordered. */
 struct filling {
     const struct matmul_problem *problem;
     struct kept *kept;
@@ -331,7 +331,7 @@ static void fill_part(void *user, int part)
 
 static struct kept *make_kept(const struct matmul_problem *problem)
 {
-    enum { WORK = 4 }; /* of a number, in multiplications */
+    enum { WORK = 4 }; /* the cost of a number, in multiplications */
     const struct kernel *kernel = find_kernel();
     const int64_t columns = problem->columns, depth = problem->depth;
     const int64_t panels = units_of(columns, kernel->columns);
@@ -347,7 +347,10 @@ static struct kept *make_kept(const struct matmul_problem *problem)
     return kept;
 }
 
-/* What the first product kept; NULL: there is no memory, or another operator has kept the weight in a form of its own. */
+/*
+ * Returns the weight that the first multiplication kept; NULL: out of memory, or another operator keeps the weight in
+ * another form.
+ */
 static const struct kept *find_kept(const struct matmul_problem *problem, struct shim_packed *packed)
 {
     if (!aoticache_shim_packed_claim(packed, free))
@@ -362,9 +365,9 @@ static const struct kept *find_kept(const struct matmul_problem *problem, struct
     return kept->columns == problem->columns && kept->depth == problem->depth ? kept : NULL;
 }
 
-/* ---- which products ---- */
+/* ---- which matrices ---- */
 
-/* Whether the second matrix has at most so many numbers. */
+/* Returns whether the second matrix has at most `numbers` numbers. */
 static bool is_small(const struct matmul_problem *problem, int64_t numbers)
 {
     return problem->columns <= numbers / (problem->depth > 0 ? problem->depth : 1);
@@ -377,7 +380,7 @@ static bool is_added(const struct matmul_problem *problem)
            addend->column_stride == out->column_stride;
 }
 
-/* Whether the numbers lie and are summed up as the innermost loop does it. */
+/* Returns whether the innermost loop supports the layout and the sums. */
 static bool is_possible(const struct matmul_problem *problem)
 {
     const ptrdiff_t item = sizeof(float);
@@ -388,7 +391,10 @@ static bool is_possible(const struct matmul_problem *problem)
            (addend->data == NULL || (problem->beta == 1 && (addend->row_stride == 0 || is_added(problem))));
 }
 
-/* With AVX-512 a weight that stays in the second-level cache is worth it for more rows. */
+/*
+ * Returns whether keeping the weight pays off. With AVX-512 a weight that fits into the second-level cache does for
+ * more rows.
+ */
 static bool is_worth_keeping(const struct kernel *kernel, const struct matmul_problem *problem)
 {
     enum { CACHED = 256 * 1024, MOST_ROWS_CACHED = 64, MOST_ROWS = 12 };
@@ -413,7 +419,7 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
 {
     struct job job = {.problem = problem, .kernel = find_kernel(), .groups = groups};
     if (job.kernel == NULL || !is_possible(problem) || !is_worth_keeping(job.kernel, problem) ||
-        (groups != NULL && problem->columns % (groups->count * job.kernel->columns) != 0)) /* a panel has one group's */
+        (groups != NULL && problem->columns % (groups->count * job.kernel->columns) != 0)) /* one group a panel */
         return false;
     const struct kept *kept = find_kept(problem, packed);
     if (kept == NULL)

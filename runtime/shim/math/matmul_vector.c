@@ -1,8 +1,9 @@
 /*
- * shim/math/matmul_vector: products of which one side is a vector, or up to seven of them: the other matrix is read in place,
- * from memory once. Such products are bound by memory, and packing the matrix, here or in a BLAS, would cost as much again.
+ * shim/math/matmul_vector: multiplies by a vector, or by up to seven of them: the other matrix is read in place, only
+ * once from memory. Such multiplications are bound by memory, and packing the matrix, here or in a BLAS, would double
+ * the cost.
  *
- * For float and double whose elements lie together in one dimension of the matrix. The innermost loops are attention's.
+ * For float and double matrices that are contiguous in one dimension. The innermost loops are those of attention.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -14,11 +15,11 @@ enum { MOST_ROWS = 7, SMALL_DEPTH_BYTES = 8192, FEW_COLUMNS = 16 };
 struct vectors {
     const struct matmul_problem *problem;
     struct attention_arithmetic arithmetic;
-    const char *rows; /* of a, as values close together */
+    const char *rows; /* of a, as contiguous values */
     _Atomic int64_t next;
 };
 
-/* (a b) transposed is b transposed times a transposed. */
+/* Swaps the operands: (a b) transposed is b transposed times a transposed. */
 static struct matmul_problem transpose(const struct matmul_problem *problem)
 {
     struct matmul_problem turned = *problem;
@@ -37,7 +38,7 @@ static void make_columns(void *user, int part)
     const struct matmul_problem *problem = v->problem;
     const ptrdiff_t value_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;
     _Alignas(64) double sums[MATMUL_BLOCK_COLUMNS];
-    /* So few columns stay in the nearest cache from one row to the next. */
+    /* Few enough columns stay in the first-level cache from one row to the next. */
     const int64_t step = problem->rows > 1 ? FEW_COLUMNS : MATMUL_BLOCK_COLUMNS;
     (void)part;
     for (int64_t first; (first = atomic_fetch_add(&v->next, step)) < problem->columns;) {
@@ -75,7 +76,7 @@ bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem)
         return false;
     size_t bytes = (size_t)(problem->rows * problem->depth * value_bytes);
     char *rows = bytes <= sizeof small ? small : malloc(bytes);
-    if (rows == NULL) /* the blocks need less */
+    if (rows == NULL) /* matmul_block.c needs less */
         return false;
     for (int64_t row = 0; row < problem->rows; row++)
         problem->access->load((size_t)problem->depth, rows + row * problem->depth * value_bytes,

@@ -1,10 +1,11 @@
 /*
  * shim/math/matrix_exponential: the exponential of square matrices; called by name.
  *
- * exp(A) = exp(A / 2^n)^(2^n): n makes the norm at most 1, where the Taylor polynomial of degree 19 is exact to a double's
- * precision. It takes seven products. All is computed in double precision, products by the shim's own.
+ * exp(A) = exp(A / 2^n)^(2^n): n makes the norm at most 1, for which the Taylor polynomial of degree 19 is exact to
+ * double precision. It takes seven matrix multiplications. Everything is computed in double precision, with the shim's
+ * matrix multiplication.
  *
- * Source: at::linalg_matrix_exp (aten/src/ATen/native/LinearAlgebra.cpp), for what it takes and gives.
+ * Source: at::linalg_matrix_exp (aten/src/ATen/native/LinearAlgebra.cpp), for arguments and results.
  */
 #include "runtime/shim/math/named.h"
 
@@ -15,10 +16,13 @@
 #include <math.h>
 #include <string.h>
 
-/* The polynomial is cut into BLOCKS parts of POWERS terms, and evaluated by Horner's rule in the matrix's power POWERS. */
+/*
+ * The polynomial is cut into BLOCKS parts of POWERS terms, and evaluated with Horner's rule in the matrix to the power
+ * POWERS.
+ */
 enum { POWERS = 4, BLOCKS = 5 };
 
-/* Square matrices of float64 or complex128, one after the other, seen as `wide` doubles for each element. */
+/* Square matrices of float64 or complex128, one after the other, as `wide` doubles for each element. */
 struct work {
     const char *function;
     int64_t n;
@@ -53,7 +57,7 @@ static double *numbers_of(AtenTensorHandle matrix)
     return matrix->tensor->data;
 }
 
-/* The largest sum of a column's absolute values. */
+/* Returns the largest sum of a column's absolute values. */
 static double norm_of(const struct work *work, AtenTensorHandle matrix)
 {
     const double *x = numbers_of(matrix);
@@ -69,7 +73,7 @@ static double norm_of(const struct work *work, AtenTensorHandle matrix)
     return largest;
 }
 
-/* sum += factor * matrix, where the matrix is NULL the identity */
+/* Computes sum += factor * matrix; a NULL matrix is the identity. */
 static void add(const struct work *work, AtenTensorHandle sum, double factor, AtenTensorHandle matrix)
 {
     double *to = numbers_of(sum);
@@ -91,10 +95,10 @@ static AOTITorchError multiply(struct work *work, AtenTensorHandle factor)
     return SHIM_SUCCESS;
 }
 
-/* The sum of powers[i] / i! up to the degree, by blocks: each is the terms of POWERS * block and on. */
+/* Computes the sum of powers[i] / i! up to the degree, in blocks: each has the POWERS terms from POWERS * block on. */
 static AOTITorchError evaluate(struct work *work)
 {
-    double inverse[POWERS * BLOCKS]; /* of factorials */
+    double inverse[POWERS * BLOCKS]; /* 1 / i! */
     inverse[0] = 1;
     for (int i = 1; i < POWERS * BLOCKS; i++)
         inverse[i] = inverse[i - 1] / i;
@@ -110,7 +114,7 @@ static AOTITorchError evaluate(struct work *work)
     return SHIM_SUCCESS;
 }
 
-/* From powers[0] into sum. */
+/* Computes the exponential of powers[0] into sum. */
 static AOTITorchError exponentiate(struct work *work)
 {
     const double norm = norm_of(work, work->powers[0]);
@@ -122,7 +126,7 @@ static AOTITorchError exponentiate(struct work *work)
             x[i] = ldexp(x[i], -halvings);
     }
     SHIM_TRY(evaluate(work));
-    if (!isfinite(norm)) /* as PyTorch's */
+    if (!isfinite(norm)) /* as in PyTorch */
         for (int64_t i = 0; i < work->n * work->n * work->wide; i++)
             numbers_of(work->sum)[i] = NAN;
     for (int i = 0; i < halvings; i++)

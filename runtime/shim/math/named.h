@@ -18,7 +18,7 @@ NAMED_OPERATOR(resize_lanczos)
 /* matrix_exponential.c */
 NAMED_OPERATOR(matrix_exponential)
 
-/* complex.c: aoticache_shim_complex_NAME for each function of one tensor, and two of two. */
+/* complex.c: aoticache_shim_complex_NAME for each function of one tensor, and for two functions of two tensors. */
 #define SHIM_COMPLEX_UNARY_LIST(X) \
     X(exp)                         \
     X(log)                         \

@@ -1,10 +1,10 @@
 /*
- * shim/math: oneDNN, where the machine has it. onednn_library.c finds the library and hides what its versions 2 and 3
- * call differently; onednn_primitives.c keeps what was made, onednn_convolution.c has the convolutions, onednn_matmul.c
- * the products of bfloat16, blas.c those of float.
+ * shim/math/onednn: oneDNN, if the machine has it. onednn_library.c finds the library and hides the differences between
+ * its versions 2 and 3; onednn_primitives.c caches primitives, onednn_convolution.c has the convolutions,
+ * onednn_matmul.c matrix multiplication of bfloat16, blas.c that of float.
  *
- * Private to runtime/shim/math/. oneDNN's headers are not needed to build: the few functions and numbers that are used
- * of its C interface are declared here.
+ * Private to runtime/shim/math/. oneDNN's headers are not needed to build: the few functions and numbers of its C
+ * interface that are used are declared here.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
@@ -31,7 +31,7 @@ enum {
     ONEDNN_QUERY_SCRATCHPAD = 136
 };
 
-/* Names of a primitive's arguments (DNNL_ARG_...). */
+/* Numbers of a primitive's arguments (DNNL_ARG_...). */
 enum { ONEDNN_SOURCE = 1, ONEDNN_DESTINATION = 17, ONEDNN_WEIGHTS = 33, ONEDNN_BIAS = 41, ONEDNN_SCRATCHPAD = 80 };
 
 struct onednn_argument { /* dnnl_exec_arg_t */
@@ -63,23 +63,23 @@ struct onednn_library {
     int (*primitive_create)(void **primitive, const void *primitive_desc);
     int (*primitive_destroy)(void *primitive);
     int (*primitive_execute)(const void *primitive, void *stream, int count, const struct onednn_argument *arguments);
-    /* As cblas_sgemm() of matrices that lie row by row; transpose: 'N' or 'T'. */
+    /* As cblas_sgemm() for matrices stored by rows; transpose: 'N' or 'T'. */
     int (*sgemm)(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                  int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-    void *engine; /* of the processor */
+    void *engine; /* for the processor */
     int version;  /* 2 or 3 */
 };
 
 /*
- * The library, loaded by the first call; NULL: this machine has none that can be used, or this is the child of a fork
- * that the OpenMP runtime's threads do not survive.
+ * Returns the library, loaded by the first call; NULL: this machine has none that can be used, or this is the child of
+ * a fork that the OpenMP runtime's threads do not survive.
  */
 const struct onednn_library *aoticache_shim_onednn(void);
 
-/* ---- what the versions do differently; each returns false on failure, and descriptors are freed by the caller ---- */
+/* ---- differences between versions; each returns false on failure, and the caller frees descriptors ---- */
 
-/* A memory descriptor; strides in elements, NULL: the library chooses the format. NULL on failure. */
+/* Makes a memory descriptor; strides in elements, NULL: the library chooses the format. Returns NULL on failure. */
 void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, int type, const int64_t *strides);
 void *aoticache_shim_onednn_describe_same(const void *descriptor);
 void aoticache_shim_onednn_describe_free(void *descriptor);
@@ -87,25 +87,25 @@ void aoticache_shim_onednn_describe_free(void *descriptor);
 struct onednn_convolution {
     bool transposed;
     const void *source, *weights, *bias, *destination; /* descriptors; bias may be NULL */
-    const int64_t *stride, *dilation;                  /* a dilation of 0 is none */
+    const int64_t *stride, *dilation;                  /* dilation: 0 means none */
     const int64_t *padding, *padding_end;
     const void *attributes;
 };
 bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution *c, void **ret_primitive_desc);
-/* out = a b + bias; descriptors, bias may be NULL. */
+/* Describes out = a b + bias; all are descriptors, bias may be NULL. */
 bool aoticache_shim_onednn_describe_matmul(const void *a, const void *b, const void *bias, const void *out,
                                            const void *attributes, void **ret_primitive_desc);
 
-/* Whether both versions have the function, or it is none. */
+/* Returns true if both versions have the function, or if it is "none". */
 bool aoticache_shim_onednn_has_unary(const struct shim_unary *unary);
-/* dnnl_post_ops_append_eltwise(); false for functions that the versions do not have. */
+/* Calls dnnl_post_ops_append_eltwise(); false for functions that the versions do not have. */
 bool aoticache_shim_onednn_append_unary(void *post_ops, const struct shim_unary *unary);
-/* The destination's former elements are added. */
+/* Makes the primitive add the destination's former elements. */
 bool aoticache_shim_onednn_append_sum(void *post_ops);
 
-/* ---- primitives that are kept (onednn_primitives.c) ---- */
+/* ---- cached primitives (onednn_primitives.c) ---- */
 
-/* Sizes, strides, options: whatever a primitive depends on. The first number tells kinds of operations apart. */
+/* Sizes, strides, options: everything that a primitive depends on. The first number is the kind of operation. */
 enum { ONEDNN_KEY_NUMBERS = 64 };
 enum { ONEDNN_KEY_CONVOLUTION = 1, ONEDNN_KEY_MATMUL = 2 };
 
@@ -113,66 +113,77 @@ struct onednn_key {
     int64_t numbers[ONEDNN_KEY_NUMBERS];
 };
 
-/* A primitive and the memory that it works in. */
+/* A primitive and its scratch memory. */
 struct onednn_step {
     void *primitive; /* NULL: nothing to do */
     void *scratch;   /* descriptor */
 };
 
-/* What each kind's own struct begins with. Never changes once it is kept. */
+/* The beginning of each kind's struct. It never changes once it is cached. */
 struct onednn_prepared {
     _Atomic uint32_t refs; /* 1 at first */
     struct onednn_key key;
-    uint64_t used;        /* for the table: when it was found last */
+    uint64_t used;        /* for the table: when it was last found */
     bool usable;          /* false: oneDNN has no fast code for it */
-    size_t scratch_bytes; /* the most that a step needs */
+    size_t scratch_bytes; /* the maximum that a step needs */
     void (*free)(const struct onednn_library *onednn, struct onednn_prepared *p);
 };
 
-/* Begins one, in `bytes` bytes of zeros, with a reference; `free` frees all of it. NULL: out of memory. */
+/* Allocates one, `bytes` bytes of zeros, with one reference; `free` frees everything in it. NULL: out of memory. */
 struct onednn_prepared *aoticache_shim_onednn_begin(size_t bytes, const struct onednn_key *key,
                                                     void (*free)(const struct onednn_library *onednn,
                                                                  struct onednn_prepared *p));
-/* Adds a reference. NULL: it was not made, or has been given up since. */
+/* Finds one and adds a reference. NULL: not in the cache. */
 struct onednn_prepared *aoticache_shim_onednn_find(const struct onednn_key *key);
-/* Keeps it, with a reference of its own. Another thread may have made the same: then both are used, and the later one is kept. */
+/*
+ * Adds it to the cache, which holds its own reference. Another thread may have made the same: then both are used, and
+ * the later one is cached.
+ */
 void aoticache_shim_onednn_keep(const struct onednn_library *onednn, struct onednn_prepared *p);
-/* p may be NULL. */
+/* Drops a reference. p may be NULL. */
 void aoticache_shim_onednn_unref(const struct onednn_library *onednn, struct onednn_prepared *p);
 
-/* Makes a step of a primitive's descriptor, which is freed. Its memory is the caller's, so that threads may share it. */
+/*
+ * Makes a step from a primitive's descriptor, which it frees. The caller provides its scratch memory, so that threads
+ * may share the step.
+ */
 bool aoticache_shim_onednn_make_step(const struct onednn_library *onednn, void *primitive_desc,
                                      struct onednn_prepared *p, struct onednn_step *step);
 void aoticache_shim_onednn_free_step(const struct onednn_library *onednn, struct onednn_step *step);
-/* Whether oneDNN has more than a plain loop for it. */
+/* Returns whether oneDNN has more than a plain loop for it. */
 bool aoticache_shim_onednn_is_fast(const struct onednn_library *onednn, const void *primitive_desc);
-/* Attributes of primitives that work in the caller's memory, with what is done to the result. NULL on failure. */
+/*
+ * Makes attributes for primitives that use the caller's scratch memory, with the operations on the result. Returns NULL
+ * on failure.
+ */
 void *aoticache_shim_onednn_make_attributes(const struct onednn_library *onednn, bool adds_output,
                                             const struct shim_unary *unary);
 
 enum { ONEDNN_MOST_ARGUMENTS = 5 };
-/* Runs one primitive. `scratch`: of the prepared one's scratch_bytes; NULL if these are 0. */
+/* Runs one primitive. `scratch`: scratch_bytes of the onednn_prepared; NULL if 0. */
 bool aoticache_shim_onednn_run_step(const struct onednn_library *onednn, const struct onednn_step *step, void *stream,
                                     char *scratch, int count, const int names[], const void *const descriptors[],
                                     void *const data[]);
 
-/* Whether there is a oneDNN, and it multiplies bfloat16 on this processor, as in PyTorch: it needs AVX-512. */
+/*
+ * Returns whether there is a oneDNN, and it multiplies bfloat16 on this processor, as in PyTorch: this needs AVX-512.
+ */
 bool aoticache_shim_onednn_has_bfloat16(void);
-/* Whether it sums up products of bytes without saturating between them: with VNNI. */
+/* Returns whether it sums products of bytes without intermediate saturation, which needs VNNI. */
 bool aoticache_shim_onednn_has_bytes(void);
 
 /*
- * The product by oneDNN, if it is one of bfloat16. to_float: the result is of float32, and so not rounded; the addend must be
- * a row for all rows then, or none. False: nothing was written, and another does it.
+ * Multiplies with oneDNN, if the operands are bfloat16. to_float: the result is float32 and so not rounded; then the
+ * addend must be one row for all rows, or none. False: nothing was written, and the caller must use another function.
  */
 bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool to_float);
 /*
- * Sums of products of bytes: a rows x depth, b columns x depth, sums rows x columns; all contiguous. False as above, and without
- * aoticache_shim_onednn_has_bytes().
+ * Sums products of bytes: a rows x depth, b columns x depth, sums rows x columns; all contiguous. False as above, and
+ * if aoticache_shim_onednn_has_bytes() is false.
  */
 bool aoticache_shim_onednn_multiply_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,
                                           const int8_t *b, int32_t *sums);
-/* Whether that is done for these sizes; makes what threads of a parallel region will use. */
+/* Returns whether that works for these sizes; makes the primitives that threads of a parallel region will use. */
 bool aoticache_shim_onednn_prepare_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * shim/math/onednn_convolution: convolutions of float32 and bfloat16 by oneDNN.
+ * shim/math/onednn_convolution: convolutions of float32 and bfloat16 with oneDNN.
  *
- * It is fastest on formats of its own, in blocks of channels, so that operands are reordered before and the result after
- * it, where that costs less than it gains (choose_plan).
+ * oneDNN is fastest with its own formats, in blocks of channels, so operands are reordered before and the result after
+ * it, if that costs less than it gains (choose_plan).
  */
 #include "runtime/shim/math/onednn.h"
 
@@ -14,17 +14,17 @@
 #define MIN_PRODUCTS 32768.0
 
 struct operand {
-    void *given, *wanted; /* descriptors: of the tensor, and in the primitive's format */
-    size_t copy_bytes;    /* of the memory in that format; 0: the tensor's own is used */
+    void *given, *wanted; /* descriptors of the tensor, and of the primitive's format */
+    size_t copy_bytes;    /* memory in that format; 0: the tensor's memory is used */
     struct onednn_step reorder;
 };
 
-/* A convolution that has been made once. Never changes afterwards. */
+/* A prepared convolution. It never changes. */
 struct prepared {
     struct onednn_prepared common;
     struct onednn_step convolution;
     struct operand source, weights, destination;
-    struct onednn_step addend; /* reads the destination's former elements, which the sums are added to, into its copy */
+    struct onednn_step addend; /* copies the destination's former elements, to which sums are added */
     void *bias;
 };
 
@@ -37,7 +37,7 @@ static void free_operand(const struct onednn_library *onednn, struct operand *op
     aoticache_shim_onednn_free_step(onednn, &operand->reorder);
 }
 
-/* Frees what was made, and leaves what is common. */
+/* Frees what was made, except the common part. */
 static void clear(const struct onednn_library *onednn, struct prepared *p)
 {
     aoticache_shim_onednn_free_step(onednn, &p->convolution);
@@ -58,7 +58,7 @@ static void free_prepared(const struct onednn_library *onednn, struct onednn_pre
     free(p);
 }
 
-/* Has a format of the primitive's own read from, or written to, the tensor. */
+/* Makes the reorder between the tensor and the primitive's own format, if they differ. */
 static bool make_operand(const struct onednn_library *onednn, const void *wanted, const void *attributes,
                          struct prepared *p, struct operand *operand)
 {
@@ -74,7 +74,7 @@ static bool make_operand(const struct onednn_library *onednn, const void *wanted
            aoticache_shim_onednn_make_step(onednn, reorder, &p->common, &operand->reorder);
 }
 
-/* Has sums that are added to the tensor added to a copy of it, where the destination is one. */
+/* Makes sums go to a copy of the tensor that they are added to, if the destination is a copy. */
 static bool make_addend(const struct onednn_library *onednn, const void *attributes, struct prepared *p)
 {
     const struct operand *to = &p->destination;
@@ -84,12 +84,12 @@ static bool make_addend(const struct onednn_library *onednn, const void *attribu
                                    aoticache_shim_onednn_make_step(onednn, reorder, &p->common, &p->addend));
 }
 
-/* Which operands the library chooses the format of. */
+/* The operands whose format the library chooses. */
 enum plan { PLAN_GIVEN, PLAN_WEIGHTS, PLAN_ALL };
 
 /*
- * Strides in elements. Those of dimensions of size 1 mean nothing, but oneDNN looks at them when it recognises a format:
- * they become what they are in a contiguous tensor, or in one that is channels last, whichever the others are.
+ * Reads strides in elements. Strides of dimensions of size 1 have no meaning, but oneDNN uses them to recognise a
+ * format: they are set as in a contiguous or a channels-last tensor, to match the others.
  */
 static void read_strides(const struct image *image, int axes, ptrdiff_t item_bytes, int64_t ret_strides[])
 {
@@ -97,7 +97,7 @@ static void read_strides(const struct image *image, int axes, ptrdiff_t item_byt
     const int64_t strides[] = {image->batch_stride / item_bytes, image->channel_stride / item_bytes,
                                image->strides[0] / item_bytes, image->strides[1] / item_bytes,
                                image->strides[2] / item_bytes};
-    static const int orders[2][5] = {{4, 3, 2, 1, 0}, {1, 4, 3, 2, 0}}; /* from the innermost out */
+    static const int orders[2][5] = {{4, 3, 2, 1, 0}, {1, 4, 3, 2, 0}}; /* innermost first */
     int64_t found[5], largest = 1;
     bool matches = false;
     for (int order = 0; order < 2 && !matches; order++) {
@@ -135,7 +135,10 @@ static void *describe_image(const struct convolution *c, const struct image *ima
     return aoticache_shim_onednn_describe(2 + c->axes, sizes, onednn_type(c), any ? NULL : strides);
 }
 
-/* Groups, if there are any, outputs, inputs, the kernel. PyTorch's transposed weight has the inputs first. */
+/*
+ * Describes a weight: groups, if there are any, outputs, inputs, the kernel. PyTorch's transposed weight has the inputs
+ * first.
+ */
 static void *describe_weight(const struct convolution *c, const struct image *weight, bool any)
 {
     int64_t sizes[3 + IMAGE_AXES], strides[3 + IMAGE_AXES], flat[2 + IMAGE_AXES];
@@ -156,7 +159,7 @@ static void *describe_weight(const struct convolution *c, const struct image *we
     return aoticache_shim_onednn_describe(n, sizes, onednn_type(c), any ? NULL : strides);
 }
 
-/* Makes the convolution with attributes of its own, the reorders with those for them. */
+/* Makes the convolution and the reorders, each with their own attributes. */
 static bool make_with(const struct onednn_library *onednn, const struct convolution *c, const struct image *weight,
                       enum plan plan, const void *attributes, const void *plain_attributes, struct prepared *p)
 {
@@ -228,9 +231,9 @@ static bool make(const struct onednn_library *onednn, const struct convolution *
 }
 
 /*
- * Whether oneDNN's loops are those for AVX2, which read a pixel's channels at the distance of a whole pixel. With many
- * channels these places meet in few lines of the caches: blocks of channels then save more than their reorders cost (4 to
- * 17 % of a 3 x 3 convolution of 64 to 512 channels).
+ * Returns whether oneDNN uses its loops for AVX2, which read channels with a stride of a whole pixel. With many
+ * channels these addresses share few cache sets: blocks of channels then save more than their reorders cost (4 to 17 %
+ * of a 3 x 3 convolution of 64 to 512 channels).
  */
 static bool gains_by_blocks(const struct convolution *c)
 {
@@ -245,9 +248,9 @@ static bool gains_by_blocks(const struct convolution *c)
 }
 
 /*
- * Where channels lie side by side, oneDNN needs no other format but of the weights. Else it is fastest on its own formats,
- * but kernels of one element, and transposed ones, gain less than the reorders cost; and weights that are read for a few
- * positions of the result only are not worth reordering either, unless that is done once.
+ * Chooses the plan. If channels are contiguous, oneDNN needs its own format only for the weights. Otherwise it is
+ * fastest with its own formats, but kernels of one element, and transposed ones, gain less than the reorders cost;
+ * reordering weights for only a few positions of the result does not pay off either, unless it is done once.
  */
 static enum plan choose_plan(const struct convolution *c)
 {
@@ -351,8 +354,8 @@ static struct kept_weight *make_kept(const struct onednn_library *onednn, const 
 }
 
 /*
- * The elements of a weight that never changes, in the primitive's format, made by the first call; NULL if they were kept
- * in another format, for another shape of the input, or there is no memory.
+ * Returns the elements of a weight that never changes, in the primitive's format, made by the first call; NULL if they
+ * are kept in another format, for another shape of the input, or if out of memory.
  */
 static char *find_kept(const struct onednn_library *onednn, const struct prepared *p, const struct convolution *c,
                        const struct image *weight, void *stream, char *scratch)
@@ -413,7 +416,7 @@ static bool run(const struct onednn_library *onednn, const struct prepared *p, c
     return done;
 }
 
-/* Sizes whose products stay below 2^31, which oneDNN's loops count in int. */
+/* Returns whether products of sizes stay below 2^31, since oneDNN's loops count in int. */
 static bool is_small_enough(const struct image *image)
 {
     int64_t count = image->batch;
@@ -424,8 +427,8 @@ static bool is_small_enough(const struct image *image)
 }
 
 /*
- * Whether some output sees nothing but padding. oneDNN 2.6's code for AVX-512 reads from nowhere there if something follows
- * the convolution (sum and ReLU).
+ * Returns whether the kernel covers only padding for some output. For such an output oneDNN 2.6's code for AVX-512
+ * reads invalid memory if fused functions follow the convolution (sum and ReLU).
  */
 static bool sees_padding_alone(const struct convolution *c)
 {
@@ -438,7 +441,7 @@ static bool sees_padding_alone(const struct convolution *c)
     return false;
 }
 
-/* Whether the operands are what oneDNN takes. It does not look at a bias's stride. */
+/* Returns whether oneDNN supports the operands. It ignores a bias's stride. */
 static bool is_taken(const struct convolution *c, const struct image *weight)
 {
     return !sees_padding_alone(c) &&

@@ -1,12 +1,12 @@
 /*
- * shim/math/onednn_library: finds the machine's oneDNN, and hides what its versions 2 and 3 call differently.
+ * shim/math/onednn_library: finds the machine's oneDNN, and hides the differences between its versions 2 and 3.
  *
- * The library is never linked. It is loaded, once, by the first convolution or product large enough to gain from
- * it, into a scope of its own, as BLAS is (blas.c): its symbols do not meet those of a PyTorch, which has an oneDNN inside.
- * Loading it takes 1.3 milliseconds and 5 megabytes. Without it the functions beside it do the work in plain C.
+ * The library is never linked. It is loaded, once, by the first convolution or matrix multiplication large enough to
+ * gain from it, with local symbols, as BLAS is (blas.c): they do not collide with those of PyTorch, which contains a
+ * oneDNN. Loading it takes 1.3 milliseconds and 5 megabytes. Without it the shim's own C code does the work.
  *
- * Its threads must be those of the process's OpenMP runtime (threads.c), or it must have none: a build on another
- * runtime is left alone, because a second thread pool would compete for the same processors.
+ * Its threads must be those of the process's OpenMP runtime (threads.c), or it must have none: a build with another
+ * runtime is not used, because a second thread pool would compete for the same processors.
  */
 #include "runtime/shim/math/onednn.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names between spaces, the first that is there is taken; empty: the shim does not look. */
+/* Names separated by spaces, the first that exists is used; empty: the shim uses none. */
 #ifndef AOTICACHE_ONEDNN_LIBRARIES
 #define AOTICACHE_ONEDNN_LIBRARIES ""
 #endif
@@ -26,8 +26,8 @@ enum { ENGINE_CPU = 1 };
 enum { RUNTIME_SEQUENTIAL = 1, RUNTIME_OPENMP = 2 }; /* DNNL_RUNTIME_SEQ, DNNL_RUNTIME_OMP */
 
 /*
- * Version 2 has descriptors as structs of the caller's, which its functions fill in: 696 bytes for a memory descriptor,
- * 5976 for a convolution's in 2.6. These are more than any release of it needs.
+ * In version 2 descriptors are structs that the caller allocates and its functions fill in: 696 bytes for a memory
+ * descriptor, 5976 for a convolution's in 2.6. These sizes are more than any release of it needs.
  */
 enum { MEMORY_DESC_BYTES = 696, MEMORY_DESC_ROOM = 1024, OPERATION_DESC_ROOM = 32768 };
 
@@ -146,7 +146,7 @@ static bool bind_functions(void *library, const struct function *functions, size
     return true;
 }
 
-/* Whether its threads, if it has any, are those of the process's OpenMP runtime. */
+/* Returns whether its threads, if it has any, are those of the process's OpenMP runtime. */
 static bool has_right_threads(void *library, unsigned runtime)
 {
     has_threads = runtime != RUNTIME_SEQUENTIAL;
@@ -235,7 +235,7 @@ void aoticache_shim_onednn_describe_free(void *descriptor)
 
 /* ---- operations ---- */
 
-/* Version 2 has operations as structs, too; `operation` is freed. */
+/* Makes a primitive descriptor in version 2, in which operations are structs, too; frees `operation`. */
 static bool describe_v2(void *operation, int status, const void *attributes, void **ret_primitive_desc)
 {
     if (status == 0)
@@ -275,7 +275,7 @@ bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution 
                c->destination, c->stride, c->dilation, c->padding, c->padding_end, c->attributes) == 0;
 }
 
-/* dnnl_alg_kind_t of elementwise functions, and their factors. */
+/* Finds the dnnl_alg_kind_t of an elementwise function, and its factors. */
 static bool find_unary(const struct shim_unary *unary, int *ret_algorithm, float *ret_alpha, float *ret_beta)
 {
     bool old = onednn.version == 2;

@@ -1,10 +1,10 @@
 /*
- * shim/math/onednn_matmul: products of bfloat16 and of bytes by oneDNN, on processors with AVX-512.
+ * shim/math/onednn_matmul: matrix multiplication of bfloat16 and of bytes with oneDNN, on processors with AVX-512.
  *
- * It uses the processor's tiles (AMX) or its products of bfloat16 and of bytes (VNNI), where there are some: a fifth to a
- * thirtieth of the time of products in float or of words. Its code for a product of one shape takes 0.3 to 0.7 milliseconds to
- * make and is kept. Products of float are its dnnl_sgemm()'s (blas.c), which is as fast, and faster where a weight lies row by
- * row.
+ * oneDNN uses the processor's tiles (AMX) or its instructions for bfloat16 and bytes (VNNI), if there are any: they
+ * take a fifth to a thirtieth of the time of float or 16-bit multiplication. Its code for one shape takes 0.3 to 0.7
+ * milliseconds to generate and is kept. Float matrices use its dnnl_sgemm() (blas.c), which is as fast, and faster if a
+ * weight is stored by rows.
  */
 #include "runtime/shim/math/onednn.h"
 
@@ -15,7 +15,7 @@
 /* Fewer multiplications than these take a few microseconds either way. */
 #define MIN_PRODUCTS 64000.0
 
-/* out = a b + bias, or out += a b. Strides of matrices are in bytes. */
+/* out = a b + bias, or out += a b. Strides of matrices in bytes. */
 struct product {
     int64_t rows, columns, depth;
     int a_type, b_type, bias_type, out_type;
@@ -24,7 +24,7 @@ struct product {
     void *bias; /* a row; NULL: none */
 };
 
-/* One that has been made once. */
+/* A prepared multiplication. */
 struct prepared {
     struct onednn_prepared common;
     struct onednn_step step;
@@ -42,7 +42,7 @@ static void free_prepared(const struct onednn_library *onednn, struct onednn_pre
     free(p);
 }
 
-/* ---- which products ---- */
+/* ---- which matrices ---- */
 
 bool aoticache_shim_onednn_has_bfloat16(void)
 {
@@ -51,7 +51,7 @@ bool aoticache_shim_onednn_has_bfloat16(void)
 
 bool aoticache_shim_onednn_has_bytes(void)
 {
-    /* Without it two products of bytes are summed up in 16 bits, and saturate. */
+    /* Without VNNI two products of bytes are summed in 16 bits, and saturate. */
     return shim_has_avx512_vnni() && aoticache_shim_onednn() != NULL;
 }
 
@@ -81,7 +81,7 @@ static bool is_taken(const struct product *p)
 
 /* ---- making ---- */
 
-/* A single row or column may lie anywhere: it gets the stride that says least. */
+/* Describes a matrix. The stride of a single row or column is arbitrary: it gets the most general one. */
 static void *describe(const struct matmul_matrix *matrix, int64_t rows, int64_t columns, int type)
 {
     const ptrdiff_t item = bytes_of(type);
@@ -160,7 +160,7 @@ static bool run(const struct onednn_library *onednn, const struct prepared *p, c
     return done;
 }
 
-/* With a reference. NULL: oneDNN does not do it, or there is no memory. */
+/* Finds or prepares one, and adds a reference. NULL: oneDNN does not support it, or out of memory. */
 static struct prepared *find_or_prepare(const struct onednn_library *onednn, const struct product *product, int threads)
 {
     struct onednn_key key = key_of(product, threads);
@@ -173,7 +173,7 @@ static struct prepared *find_or_prepare(const struct onednn_library *onednn, con
     return NULL;
 }
 
-/* problem: whose addend is put into the result before; NULL: there is none. */
+/* Multiplies. problem: its addend is copied into the result first; NULL: none. */
 static bool multiply(const struct product *product, const struct matmul_problem *problem)
 {
     const struct onednn_library *onednn = aoticache_shim_onednn();

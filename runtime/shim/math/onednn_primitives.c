@@ -1,7 +1,7 @@
 /*
- * shim/math/onednn_primitives: oneDNN's primitives that were made once and are kept for the next call of the same shape.
+ * shim/math/onednn_primitives: caches oneDNN's primitives for later calls with the same shape.
  *
- * oneDNN makes code for one operation of one shape, which takes 0.1 to 1 milliseconds.
+ * oneDNN generates code for one operation with one shape, which takes 0.1 to 1 milliseconds.
  */
 #include "runtime/shim/math/onednn.h"
 
@@ -81,7 +81,7 @@ void aoticache_shim_onednn_unref(const struct onednn_library *onednn, struct one
         p->free(onednn, p);
 }
 
-/* ---- what was made: a table of a few places for each hash, the one not used for longest is given up ---- */
+/* ---- the cache: a table with a few slots for each hash; the least recently used is evicted ---- */
 
 enum { SETS = 64, WAYS = 4 };
 
@@ -99,7 +99,7 @@ static void unlock_table(void)
     pthread_mutex_unlock(&table_lock);
 }
 
-/* A fork waits until nobody is inside of the table, which nobody is for longer than a look takes. */
+/* Makes a fork wait until no thread is using the table, which takes only as long as a lookup. */
 static void guard_forks(void)
 {
     pthread_atfork(lock_table, unlock_table, unlock_table);

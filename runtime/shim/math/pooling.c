@@ -1,9 +1,9 @@
 /*
- * shim/math/pooling: the largest element or the mean of windows over images and volumes: plain, adaptive and
+ * shim/math/pooling: computes the largest element or the mean of windows over images and volumes: plain, adaptive and
  * fractional.
  *
- * All kinds are one walk: along each dimension every position of the result has a range of the input's; the kinds
- * differ in these ranges and in what is made of the elements.
+ * All kinds share one walk: along each dimension every position of the result has a range of input positions; the kinds
+ * differ in these ranges and in the operation on the elements.
  *
  * Source: aten/src/ATen/native/{DilatedMaxPool2d,DilatedMaxPool3d,AveragePool2d,AveragePool3d,AdaptiveMaxPooling2d,
  * AdaptiveMaxPooling3d,AdaptiveAveragePooling,AdaptiveAveragePooling3d,FractionalMaxPool2d,FractionalMaxPool3d}.cpp.
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements start, start + step, ... below end; `full`: how many there would be with the padding. */
+/* Elements start, start + step, ... below end; full: the number of elements including padding. */
 struct range {
     int64_t start, end, step, full;
 };
@@ -27,13 +27,13 @@ struct pooling {
     int axes;
     struct image input, output;
     int32_t dtype;
-    char *indices;   /* int64_t, strides as the output's in elements; NULL: the mean is asked for */
-    int64_t divisor; /* of the mean; 0: the number of elements */
+    char *indices;   /* int64_t, strides as the output's in elements; NULL: the mean is computed */
+    int64_t divisor; /* for the mean; 0: the number of elements */
     bool count_padding;
     struct range *ranges[IMAGE_AXES];
     const struct shim_dtype_access *access;
     const struct pooling_rows *steps;
-    int64_t lanes; /* channels that are walked over together: all where they lie side by side, else one */
+    int64_t lanes; /* channels that are processed together: all if they are contiguous, otherwise one */
     int parts;
     char *memory; /* `step` bytes for each part */
     size_t step;
@@ -47,7 +47,8 @@ struct window {
 /*
  * ---- which elements of the input belong to each position of the result, along each dimension ----
  *
- * For windows, adaptive ones, fractional ones by samples from 0 to 1; each fills p->ranges.
+ * One function each for windows, adaptive ranges, and fractional ranges from samples between 0 and 1; each fills
+ * p->ranges.
  *
  * Source: aten/src/ATen/native/Pool.h, AdaptivePooling.h, FractionalMaxPooling.h.
  */
@@ -79,7 +80,9 @@ static void adaptive_ranges(const struct pooling *p)
     }
 }
 
-/* As fractional_max_pool_generate_intervals does, in the dtype's own precision, since the fraction is cut off. */
+/*
+ * Computes as fractional_max_pool_generate_intervals does, in the dtype's own precision, since the fraction is cut off.
+ */
 static int64_t fractional_start(const struct pooling *p, double sample, int64_t o, int64_t room, int64_t count)
 {
     if (o == count - 1)
@@ -101,7 +104,7 @@ static AOTITorchError fractional_ranges(const struct pooling *p, const struct wi
             return aoticache_shim_fail("%s: a random sample is %g, 0 to 1 is allowed", p->function, samples[axis]);
         for (int64_t o = 0; o < count; o++) {
             int64_t start = fractional_start(p, samples[axis], o, room, count);
-            if (start > room) /* by rounding, in a dimension of millions */
+            if (start > room) /* due to rounding, in a dimension of millions */
                 start = room;
             p->ranges[axis][o] = (struct range){start, start + kernel, 1, kernel};
         }
@@ -112,17 +115,17 @@ static AOTITorchError fractional_ranges(const struct pooling *p, const struct wi
 /*
  * ---- one row of the result ----
  *
- * A row of the input is `lanes` channels at each of its columns, side by side. What its windows have in each column is made
- * first, over all their rows, then what the windows have of that.
+ * A row of the input has `lanes` contiguous channels at each of its columns. First each column is reduced over the rows
+ * of the windows, then the columns of each window are reduced.
  */
 
-/* A part's memory. Rows of the input, and of the result. */
+/* A part's memory: rows of the input, and of the result. */
 struct row_memory {
     char *values, *columns, *rows;
     char *results, *result_rows, *result_columns;
 };
 
-/* Divides a part's memory; returns how many bytes it takes, 0 where no size_t has them. `memory` may be NULL. */
+/* Divides a part's memory; returns its size in bytes, 0 if that does not fit into size_t. `memory` may be NULL. */
 static size_t lay_out(const struct pooling *p, char *memory, struct row_memory *ret_memory)
 {
     /* Sums are double. */
@@ -140,7 +143,7 @@ static size_t lay_out(const struct pooling *p, char *memory, struct row_memory *
     return bytes;
 }
 
-/* The elements of a row of the input: in the tensor itself, or read into `memory`. */
+/* Returns the elements of a row of the input: in the tensor itself, or read into `memory`. */
 static const void *read_row(const struct pooling *p, const char *row, char *memory)
 {
     const int64_t columns = p->input.sizes[2], value_bytes = (int64_t)p->steps->value_bytes;
@@ -164,8 +167,8 @@ static int64_t columns_of(const struct range *range)
 }
 
 /*
- * How many windows from `first` on have as many columns and begin each a column behind the one before. One, where more would
- * make places of several columns.
+ * Returns the number of windows from `first` on with the same number of columns, each beginning one column after the
+ * one before. Returns 1 if the indices of several columns would be mixed up.
  */
 static int64_t windows_in_step(const struct pooling *p, int64_t first)
 {
@@ -194,7 +197,7 @@ static void set_columns(const struct pooling *p, const struct row_memory *memory
     }
 }
 
-/* Goes over the rows of the windows: the largest element of each column, or the sum. */
+/* Reduces the rows of the windows: to the largest element of each column, or the sum. */
 static void make_columns(const struct pooling *p, const struct row_memory *memory, const char *data,
                          const struct range *depths, const struct range *rows)
 {
@@ -215,7 +218,7 @@ static void make_columns(const struct pooling *p, const struct row_memory *memor
     }
 }
 
-/* A window that has no column: padding alone. */
+/* Fills the result of a window without columns, which covers only padding. */
 static void fill_empty(const struct pooling *p, const struct row_memory *memory, int64_t window)
 {
     const ptrdiff_t value_bytes = (ptrdiff_t)p->steps->value_bytes;
@@ -231,7 +234,7 @@ static void fill_empty(const struct pooling *p, const struct row_memory *memory,
     }
 }
 
-/* Makes windows of their columns. */
+/* Reduces the columns of each window. */
 static void make_windows(const struct pooling *p, const struct row_memory *memory, const struct range *depths,
                          const struct range *rows)
 {
@@ -263,7 +266,7 @@ static void make_windows(const struct pooling *p, const struct row_memory *memor
     }
 }
 
-/* Stores `count` elements of the row from `from` on, which lie `stride` bytes apart from `at` on. */
+/* Stores `count` elements of the row from `from` on, `stride` bytes apart from `at` on. */
 static void store_part(const struct pooling *p, const struct row_memory *memory, int64_t from, int64_t count,
                        ptrdiff_t at, ptrdiff_t stride)
 {
@@ -280,7 +283,7 @@ static void store_part(const struct pooling *p, const struct row_memory *memory,
     }
 }
 
-/* at: of the row's first element, in bytes. */
+/* Stores a row. at: position of its first element, in bytes. */
 static void store_row(const struct pooling *p, const struct row_memory *memory, ptrdiff_t at)
 {
     const ptrdiff_t stride = p->output.strides[2], lane_stride = p->output.channel_stride;
@@ -292,7 +295,7 @@ static void store_row(const struct pooling *p, const struct row_memory *memory, 
             store_part(p, memory, w * p->lanes, p->lanes, at + w * stride, lane_stride);
 }
 
-/* channel: the first of `lanes`. d, h: the row of the result. */
+/* Computes a row. channel: the first of `lanes`. d, h: the row of the result. */
 static void pool_row(const struct pooling *p, const struct row_memory *memory, int64_t batch, int64_t channel,
                      int64_t d, int64_t h)
 {
@@ -311,7 +314,7 @@ static AOTITorchError read_window(const char *function, int axes, const int64_t 
                                   const int64_t *stride, int64_t stride_count, const int64_t *padding,
                                   int64_t padding_count, struct window *window)
 {
-    if (stride_count == 0) { /* none given: windows side by side */
+    if (stride_count == 0) { /* none given: adjacent windows */
         stride = kernel;
         stride_count = kernel_count;
     }
@@ -367,8 +370,8 @@ static AOTITorchError start_pooling(struct pooling *p, const char *function, con
 }
 
 /*
- * Allocates the ranges, and the memory of the parts that the result is made in, one of rows at least. may_share: whether
- * channels that lie side by side have the same windows, and threads may share the rows.
+ * Allocates the ranges, and the memory of the parts of the result, at least one. may_share: contiguous channels have
+ * the same windows, and the rows may be divided among threads.
  */
 static AOTITorchError start_walk(struct pooling *p, bool may_share)
 {
@@ -442,7 +445,7 @@ static AOTITorchError run(struct pooling *p)
     for (int axis = 0; axis < IMAGE_AXES; axis++)
         work *= (double)output->sizes[axis];
     work *= (double)(p->ranges[0][0].full * p->ranges[1][0].full + p->ranges[2][0].full);
-    work *= p->lanes > 1 ? 4 : 16; /* a step takes as long as that many multiplications */
+    work *= p->lanes > 1 ? 4 : 16; /* the cost of a step, in multiplications */
     p->parts =
         aoticache_shim_parts(work, output->batch * (output->channels / p->lanes) * output->sizes[0] * output->sizes[1]);
     if (p->step == 0 || __builtin_mul_overflow(p->step, (size_t)p->parts, &bytes))
@@ -555,9 +558,9 @@ static AOTITorchError adaptive_pool(const char *function, int axes, AtenTensorHa
     return pool_tensor(&p, self->tensor, NULL, spatial, channels_last, ret_output, with_indices ? ret_indices : NULL);
 }
 
-/* ---- fractional: each plane has ranges of its own ---- */
+/* ---- fractional: each plane has its own ranges ---- */
 
-/* Reads the samples of a plane, by axis. In PyTorch's two dimensions the first sample is that of the columns. */
+/* Reads the samples of a plane, by axis. With two dimensions PyTorch's first sample is for the columns. */
 static void read_samples(const struct pooling *p, const struct shim_tensor *samples, int64_t batch, int64_t channel,
                          double ret_samples[IMAGE_AXES])
 {
@@ -570,7 +573,7 @@ static void read_samples(const struct pooling *p, const struct shim_tensor *samp
     }
 }
 
-/* One channel after the other, with the whole of the memory as one part's. */
+/* Pools one channel after the other, with all memory as that of one part. */
 static AOTITorchError fractional_all(struct pooling *p, const struct window *window, const struct shim_tensor *samples)
 {
     double plane_samples[IMAGE_AXES] = {0};
@@ -581,7 +584,7 @@ static AOTITorchError fractional_all(struct pooling *p, const struct window *win
     if (p->memory == NULL)
         return aoticache_shim_fail_memory(p->function, p->step);
     lay_out(p, p->memory, &memory);
-    p->ranges[0][0] = (struct range){0, 1, 1, 1}; /* of two dimensions the first of three is one element */
+    p->ranges[0][0] = (struct range){0, 1, 1, 1}; /* with two dimensions, the first of three has one element */
     for (int64_t i = 0; i < p->output.batch * p->output.channels && status == SHIM_SUCCESS; i++) {
         const int64_t batch = i / p->output.channels, channel = i % p->output.channels;
         read_samples(p, samples, batch, channel, plane_samples);

@@ -1,16 +1,16 @@
 /*
- * shim/math/pooling_rows: the largest elements and the sums of windows, many at once: elements that lie side by side in a
- * row, in channels or along the row itself.
+ * shim/math/pooling_rows: the largest elements and the sums of many windows at a time, from elements that are
+ * contiguous in channels or along a row.
  *
- * A window is first made one row high, by what is largest in each column of it, then one column wide. So a window of 9 by 9
- * takes 18 steps instead of 81. On x86-64 copies are compiled for AVX2 and AVX-512.
+ * A window is first reduced to one row, the largest of each column, then to one element. So a window of 9 by 9 takes 18
+ * steps instead of 81. On x86-64 the functions are also compiled for AVX2 and AVX-512.
  */
 #include "runtime/shim/math/pooling_rows.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Vectors as long as a processor's: those of two registers are compared element by element by GCC 12. */
+/* Vectors of one register: GCC 12 compares vectors of two registers element by element. */
 #define DEFINE_TYPES(suffix, bytes)                                            \
     typedef float floats##suffix __attribute__((vector_size(bytes)));          \
     typedef int32_t ints##suffix __attribute__((vector_size(bytes)));          \
@@ -19,7 +19,7 @@
     typedef float half_floats##suffix __attribute__((vector_size(bytes / 2))); \
     typedef int32_t half_ints##suffix __attribute__((vector_size(bytes / 2)));
 
-/* The first of equal elements counts, and of NaNs the last, in the order of rows and columns, as in PyTorch. */
+/* As in PyTorch the first of equal elements is taken, but the last NaN, in the order of rows and columns. */
 #define DEFINE_MAX(name, type, integer, vector, integers, attribute)                                                  \
     static attribute void max_row_##name(size_t count, const void *values, int64_t row, void *best, void *best_row)   \
     {                                                                                                                 \
@@ -115,7 +115,7 @@
             ret_places[i] = (int64_t)r[i] * width + (int64_t)c[i];                                                    \
     }
 
-/* Sums are double, whatever the elements are, and rounded once. */
+/* Sums are double for any element type, and rounded once. */
 #define DEFINE_SUMS(name, type, vector, doubles, attribute)                                                  \
     static attribute void add_row_##name(size_t count, const void *values, double *sums)                     \
     {                                                                                                        \

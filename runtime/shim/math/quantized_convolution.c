@@ -1,8 +1,9 @@
 /*
- * shim/math/quantized_convolution: convolutions of 8 bits: what each position sees is gathered in a row, and the rows are a
- * product with the weight. oneDNN sums up bytes on processors with VNNI; else they are widened.
+ * shim/math/quantized_convolution: 8-bit convolutions: the inputs under the kernel at each position are gathered in a
+ * row, and the rows are multiplied with the weight. oneDNN sums bytes on processors with VNNI; otherwise they are
+ * widened.
  *
- * Source: onednn::qconv_pointwise and its kin (aten/src/ATen/native/quantized/cpu/qconv.cpp).
+ * Source: onednn::qconv_pointwise and its variants (aten/src/ATen/native/quantized/cpu/qconv.cpp).
  */
 #include "runtime/shim/math/onednn.h"
 #include "runtime/shim/math/quantized.h"
@@ -15,18 +16,18 @@
 
 enum { F32 = AOTICACHE_DTYPE_FLOAT32 };
 
-/* Positions of which the inputs are gathered at once: as words, or as bytes for oneDNN, of which a call takes longer. */
+/* Positions whose inputs are gathered together: as words, or as bytes for oneDNN, whose calls take longer. */
 enum { CHUNK_OF_WORDS = 64, CHUNK_OF_BYTES = 256 };
 
 struct convolution_job {
     const struct quantized_finish *finish;
-    const char *x; /* batch x sizes x channels: int16_t without the zero point, or bytes as they are */
+    const char *x; /* batch x sizes x channels: int16_t without the zero point, or unchanged bytes */
     bool is_of_bytes, is_unsigned;
     int32_t zero_point;
     int64_t chunk;
     const int8_t *weight; /* outputs x kernel positions x inputs of a group; depthwise: kernel positions x outputs */
     void *result;
-    char *gathered; /* chunk + 1 x depth, for each part; of bytes the last row is of ones */
+    char *gathered; /* chunk + 1 x depth, for each part; with bytes the last row is all ones */
     int32_t *sums;  /* chunk + 1 x outputs of a group, for each part */
     int64_t groups, group_inputs, group_outputs, channels, positions, kernel_positions;
     int64_t sizes[IMAGE_AXES], outputs[IMAGE_AXES], kernel[IMAGE_AXES];
@@ -40,7 +41,9 @@ static int64_t item_bytes(const struct convolution_job *job)
     return job->is_of_bytes ? 1 : sizeof(int16_t);
 }
 
-/* What a position of the result sees: its image, and the first place of the kernel in it, which may be in the padding. */
+/*
+ * The inputs of a position of the result: its image, and the first kernel position in it, which may be in the padding.
+ */
 struct view {
     const char *image;
     int64_t corner[IMAGE_AXES];
@@ -57,7 +60,7 @@ static struct view view_of(const struct convolution_job *job, int64_t position)
     return view;
 }
 
-/* The input that a place of the kernel sees; NULL: the padding. */
+/* Returns the input under a kernel position; NULL: the padding. */
 static const char *input_at(const struct convolution_job *job, const struct view *view, const int64_t place[IMAGE_AXES])
 {
     int64_t flat = 0;
@@ -93,7 +96,7 @@ static void gather(const struct convolution_job *job, int64_t first, int64_t cou
     }
 }
 
-/* The sums of all rows that were gathered, and of the ones below them. */
+/* Computes the sums of all gathered rows, and of the row of ones after them. */
 static bool sum_gathered_bytes(const struct convolution_job *job, const int8_t *weight, const char *gathered,
                                int32_t *sums)
 {
@@ -117,7 +120,7 @@ static void convolve_depthwise(const struct convolution_job *job, int64_t positi
     }
 }
 
-/* Whether the zero point is one of the input's bytes, which the padding can have. */
+/* Returns whether the zero point is a byte of the input's type, so that the padding can have it. */
 static bool is_byte(const struct convolution_job *job)
 {
     return job->is_unsigned ? job->zero_point >= 0 && job->zero_point <= UINT8_MAX
@@ -171,7 +174,7 @@ static void convolve_part(void *user, int part)
     }
 }
 
-/* weight: outputs x inputs of a group x kernel, contiguous. */
+/* Reorders the weight: outputs x inputs of a group x kernel, contiguous. */
 static void order_weight(const struct convolution_job *job, const int8_t *from, int8_t *to)
 {
     const int64_t outputs = job->groups * job->group_outputs;
@@ -182,7 +185,7 @@ static void order_weight(const struct convolution_job *job, const int8_t *from, 
                                      : (output * job->kernel_positions + place) * job->group_inputs + input] = *from;
 }
 
-/* Sizes of the result, PyTorch's order of dimensions. */
+/* Computes the sizes of the result, in PyTorch's order of dimensions. */
 static AOTITorchError measure(const char *function, const struct convolution_windows *windows, int axes,
                               struct convolution_job *job, int64_t *ret_sizes)
 {
@@ -209,8 +212,8 @@ static AOTITorchError measure(const char *function, const struct convolution_win
 }
 
 /*
- * The dimensions of a convolution. A packed weight of a convolution along one dimension has another one, of size 1, before
- * that one.
+ * Describes a convolution. A packed weight of a convolution along one dimension has another dimension of size 1 before
+ * that.
  */
 static AOTITorchError describe(const char *function, const struct quantized_operands *o,
                                const struct convolution_windows *windows, int64_t groups, struct convolution_job *job,
@@ -241,7 +244,7 @@ static AOTITorchError describe(const char *function, const struct quantized_oper
     return measure(function, windows, axes, job, ret_sizes);
 }
 
-/* Memory for what a part gathers and sums; of bytes with the rows of ones. */
+/* Allocates memory for gathered rows and sums of each part; with bytes also for the rows of ones. */
 static AOTITorchError make_room(const char *function, struct convolution_job *job, AtenTensorHandle *ret_gathered,
                                 AtenTensorHandle *ret_sums)
 {
@@ -261,7 +264,7 @@ static AOTITorchError make_room(const char *function, struct convolution_job *jo
     return SHIM_SUCCESS;
 }
 
-/* The elements with the channels innermost, in `dtype`. */
+/* Returns the elements with the channels innermost, in `dtype`. */
 static AOTITorchError read_channels_last(const char *function, AtenTensorHandle tensor, int32_t dtype,
                                          AtenTensorHandle *ret_tensor)
 {

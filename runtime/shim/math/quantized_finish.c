@@ -1,15 +1,16 @@
 /*
- * shim/math/quantized_finish: what linear layers and convolutions of 8 bits share: their arguments, and what follows their
- * sums: another tensor, a function of each element, the result's scale and zero point.
+ * shim/math/quantized_finish: what 8-bit linear layers and convolutions share: their arguments, and the steps after
+ * their sums: another tensor, a function of each element, the result's scale and zero point.
  *
- * Whole numbers are summed exactly. A sum becomes a float by the scales of both operands; bias, other tensor and function
- * are computed in float; the result is rounded to the nearest, ties to even, and saturated.
+ * Integers are summed exactly. A sum is converted to float with the scales of both operands; bias, other tensor and
+ * function are computed in float; the result is rounded to the nearest, ties to even, and saturated.
  *
- * oneDNN only sums up products, on processors with VNNI: its kernels for others saturate between two products, and its
- * version 2 has other rules for scales. PyTorch's own oneDNN differs from these results where it saturates so.
+ * oneDNN is used only for sums, on processors with VNNI: on others its kernels saturate intermediate sums, and its
+ * version 2 has other rules for scales. PyTorch's own oneDNN gives other results if it saturates in this way.
  *
- * Source: onednn::qlinear_pointwise, onednn::qconv_pointwise and their kin (aten/src/ATen/native/quantized/cpu/qlinear.cpp and
- * aten/src/ATen/native/quantized/cpu/qconv.cpp); what oneDNN documents of quantization.
+ * Source: onednn::qlinear_pointwise, onednn::qconv_pointwise and their variants
+ * (aten/src/ATen/native/quantized/cpu/qlinear.cpp and aten/src/ATen/native/quantized/cpu/qconv.cpp); oneDNN's
+ * documentation of quantization.
  */
 #include "runtime/shim/math/quantized.h"
 
@@ -55,7 +56,10 @@ static void make_bytes(int64_t count, const float *row, const struct range *r, c
 }
 
 #ifdef __x86_64__
-/* The same, eight at a time; both return how many were done. The product and the sum are rounded apart, as above. */
+/*
+ * Does the same, eight at a time; both return the number done. The product and the sum are rounded separately, as
+ * above.
+ */
 #define WITH_AVX2 __attribute__((target("avx2")))
 
 static WITH_AVX2 int64_t scale_eights(int64_t count, const char *sums, const uint32_t *excess, const float *scales,
@@ -78,7 +82,7 @@ static WITH_AVX2 int64_t make_eight_bytes(int64_t count, const float *row, const
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(row + i), _mm256_set1_ps(r->factor));
         x = _mm256_add_ps(x, _mm256_set1_ps(r->zero_point));
         x = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        /* A NaN becomes the largest number, as above: max and min give their second operand then. */
+        /* A NaN becomes the largest number, as above: max and min return their second operand for NaN. */
         x = _mm256_min_ps(_mm256_max_ps(_mm256_set1_ps(r->low), x), _mm256_set1_ps(r->high));
         const __m256i whole = _mm256_cvtps_epi32(x);
         const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
@@ -90,8 +94,8 @@ static WITH_AVX2 int64_t make_eight_bytes(int64_t count, const float *row, const
 #endif
 
 /*
- * One position: `sums` are its channels from `first` on, int32_t. The floats go to `row`, which may be where the sums are;
- * bytes go to `to`.
+ * Finishes one position: `sums` are its channels from `first` on, int32_t. Floats are written to `row`, which may be
+ * the same memory as the sums; bytes are written to `to`.
  */
 static void finish_row(const struct quantized_finish *f, const void *sums, int64_t position, int64_t first,
                        int64_t count, float *row, char *to)
@@ -123,7 +127,7 @@ static void finish_row(const struct quantized_finish *f, const void *sums, int64
     make_bytes(count - done, row + done, &range, to + done);
 }
 
-/* uint8 or int8. */
+/* Returns true for uint8 and int8. */
 static bool quantized_is_bytes(int32_t dtype)
 {
     return dtype == AOTICACHE_DTYPE_UINT8 || dtype == AOTICACHE_DTYPE_INT8;
@@ -226,7 +230,7 @@ AOTITorchError aoticache_shim_quantized_read_finish(const char *function, const 
             return aoticache_shim_fail("%s: the result and another tensor by \"%.40s\" is not supported", function,
                                        o->binary);
         f->other = o->binary[0] == 's' ? QUANTIZED_OTHER_SUM : QUANTIZED_OTHER_ADD;
-        if (f->other == QUANTIZED_OTHER_ADD) { /* the elements as they are, as in PyTorch */
+        if (f->other == QUANTIZED_OTHER_ADD) { /* unconverted elements, as in PyTorch */
             f->other_scale = 1;
             f->other_zero_point = 0;
         }

@@ -1,9 +1,11 @@
 /*
- * shim/math/quantized_int4: products with a weight of 4 bits, each of which has a scale and a zero for a group of inputs.
+ * shim/math/quantized_int4: multiplication with a 4-bit weight that has a scale and a zero for each result and group of
+ * inputs.
  *
  * PyTorch packs the weight in blocks of results, in an order that depends on the processor; on processors with AVX2 or
- * AVX-512 it is the order of the loops here. A few rows, as when a text grows word by word, meet the weights in registers.
- * For more rows a block becomes floats first, so many inputs at a time that they stay in the second-level cache.
+ * AVX-512 it is the order of the loops here. A few rows, as when text is generated token by token, are multiplied with
+ * weights in registers. For more rows a block is first converted to floats, few enough inputs at a time to stay in the
+ * second-level cache.
  *
  * Sources: _weight_int4pack_mm_cpu (aten/src/ATen/native/LinearAlgebra.cpp), aten/src/ATen/native/cpu/int4mm_kernel.cpp.
  */
@@ -24,19 +26,19 @@ struct int4_job {
     const uint8_t *bytes;    /* results / 2 x depth, in blocks of results */
     const float *x, *scales; /* rows x depth; depth / group x results x (scale, zero) */
     float *out;              /* rows x results */
-    char *unpacked;          /* for each part AT_ONCE x MOST_BLOCK floats */
+    char *unpacked;          /* AT_ONCE x MOST_BLOCK floats for each part */
     int64_t rows, depth, results, group, block;
     int parts;
     const struct int4_loops *loops; /* NULL: none for this processor */
     atomic_bool out_of_memory;
 };
 
-/* Those of a processor, for whole blocks. */
+/* The loops for a processor, for whole blocks. */
 struct int4_loops {
     int64_t block;
-    /* Weights of a block, of inputs `from` to `end` - 1, as rows of floats. */
+    /* Writes weights of a block, for inputs `from` to `end` - 1, as rows of floats. */
     void (*unpack)(const struct int4_job *job, int64_t first, int64_t from, int64_t end, float *to);
-    /* The results of a block, of some rows from `row` on; returns of how many. */
+    /* Computes the results of a block, for some rows from `row` on; returns the number of rows. */
     int64_t (*multiply)(const struct int4_job *job, int64_t first, int64_t row);
 };
 
@@ -51,7 +53,7 @@ static int64_t end_of_group(const struct int4_job *job, int64_t input, int64_t e
     return next < end ? next : end;
 }
 
-/* The bytes of a block's results at one input. */
+/* Returns the bytes of a block's results at one input. */
 static const uint8_t *bytes_at(const struct int4_job *job, int64_t first, int64_t width, int64_t input)
 {
     return job->bytes + first * job->depth / 2 + input * (width / 2);
@@ -65,13 +67,13 @@ static const uint8_t *bytes_at(const struct int4_job *job, int64_t first, int64_
 #define WITH_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define INLINE static inline __attribute__((always_inline))
 
-/* A block's weights at one input, four vectors: the low halves of all bytes, then the high ones. */
+/* Unpacks a block's weights at one input, four vectors: the low halves of all bytes, then the high ones. */
 INLINE WITH_AVX512 void weights_avx512(const uint8_t *bytes, __m512 ret[4])
 {
     const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
     const __m512i low = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)bytes));
     const __m512i high = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(bytes + 16)));
-    ret[0] = _mm512_permutexvar_ps(low, values); /* the lowest four bits choose */
+    ret[0] = _mm512_permutexvar_ps(low, values); /* the lowest four bits select the value */
     ret[1] = _mm512_permutexvar_ps(high, values);
     ret[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(low, 4), values);
     ret[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(high, 4), values);
@@ -88,7 +90,7 @@ INLINE WITH_AVX2 void weights_avx2(const uint8_t *bytes, __m256 ret[4])
     ret[3] = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_srli_epi32(high, 4), eight));
 }
 
-/* Pairs of scale and zero become a vector of each. */
+/* Splits pairs of scale and zero into a vector of each. */
 INLINE WITH_AVX512 void pairs_avx512(const float *pairs, __m512 *ret_scale, __m512 *ret_zero)
 {
     const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -170,7 +172,7 @@ INLINE WITH_AVX2 void pairs_avx2(const float *pairs, __m256 *ret_scale, __m256 *
 #define READ_PAIRS_avx2(v) pairs_avx2(from + (v) * 2 * LANES, &scale##v, &zero##v);
 
 DEFINE_LOOPS(avx512, __m512, 4, WITH_AVX512)
-DEFINE_LOOPS(avx2, __m256, 1, WITH_AVX2) /* which has half as many registers */
+DEFINE_LOOPS(avx2, __m256, 1, WITH_AVX2) /* AVX2 has half as many registers */
 
 static const struct int4_loops *find_loops(void)
 {
@@ -187,7 +189,7 @@ static const struct int4_loops *find_loops(void)
 
 /* ---- blocks ---- */
 
-/* The last block, where it is not a whole one, and all of them where there are no loops: neighbours share a byte. */
+/* Unpacks the last block, if it is not a whole one, and all blocks if there are no loops: neighbours share a byte. */
 static void unpack_plainly(const struct int4_job *job, int64_t first, int64_t width, int64_t from, int64_t end,
                            float *to)
 {
@@ -201,7 +203,7 @@ static void unpack_plainly(const struct int4_job *job, int64_t first, int64_t wi
     }
 }
 
-/* False: out of memory. */
+/* Multiplies with unpacked weights. False: out of memory. */
 static bool multiply_unpacked(const struct int4_job *job, int64_t first, int64_t width, float *unpacked)
 {
     const ptrdiff_t item = sizeof(float);

@@ -1,6 +1,6 @@
 /*
- * shim/math/quantized_kernel: the sums of products with int8. Up to four rows of a meet four rows of b at once, so that each
- * load serves several products. On x86-64 copies are compiled for AVX2 and AVX-512.
+ * shim/math/quantized_kernel: sums of products with int8. Up to four rows of a are multiplied with four rows of b
+ * together, so that each load serves several products. On x86-64 the functions are also compiled for AVX2 and AVX-512.
  */
 #include "runtime/shim/math/quantized.h"
 
@@ -13,10 +13,13 @@
 #include <immintrin.h>
 #endif
 
-/* A tile of sums, and a block of columns whose rows of b stay in the second cache while all rows of a pass. */
+/*
+ * Sizes of a tile of sums, and of a block of columns whose rows of b stay in the second-level cache while all rows of a
+ * are processed.
+ */
 enum { TILE_ROWS = 4, TILE_COLUMNS = 4, BLOCK_COLUMNS = 32, BLOCK_ROWS = 64 };
 
-/* The elements of a tile's operands from `depth` on are not read. */
+/* A tile. Elements of its operands from `depth` on are not read. */
 struct tile {
     int64_t depth;
     int rows;
@@ -100,7 +103,9 @@ WITH_AVX2 static float sum_of_floats_avx2(__m256 x)
 #define sum_of_ints_avx512 _mm512_reduce_add_epi32
 #define sum_of_floats_avx512 _mm512_reduce_add_ps
 
-/* `step` elements at a time. Loops over rows and columns are unrolled, so that the sums stay in registers. */
+/*
+ * Multiplies `step` elements at a time. Loops over rows and columns are unrolled, so that the sums stay in registers.
+ */
 #define DEFINE_MULTIPLY(suffix, attribute, count, kind, element, step, vector, zero, load, widen, add_products)       \
     attribute static void multiply_##kind##suffix##_##count(struct tile *t)                                           \
     {                                                                                                                 \
@@ -140,7 +145,7 @@ DEFINE_AVX512(2)
 DEFINE_AVX512(4)
 #endif
 
-/* For tiles of 1, 2 and 4 rows; NULL: none. */
+/* Returns the functions for tiles of 1, 2 and 4 rows; NULL: none. */
 static const tile_function *choose(bool floats)
 {
     static const tile_function plain[2][3] = {{multiply_ints}, {multiply_floats}};
@@ -172,7 +177,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The largest tile that fits: of 1 << so many rows. */
+/* Returns the logarithm (base 2) of the rows of the largest tile that fits. */
 static int choose_tile(const struct job *job, int64_t rows)
 {
     return rows >= 4 && job->multiply[2] != NULL ? 2 : rows >= 2 && job->multiply[1] != NULL;

@@ -1,7 +1,8 @@
 /*
- * shim/math/quantized_linear: linear layers of 8 bits. oneDNN sums up the bytes on processors with VNNI; else they are widened.
+ * shim/math/quantized_linear: 8-bit linear layers. oneDNN sums the bytes on processors with VNNI; otherwise they are
+ * widened.
  *
- * Source: onednn::qlinear_pointwise and its kin (aten/src/ATen/native/quantized/cpu/qlinear.cpp).
+ * Source: onednn::qlinear_pointwise and its variants (aten/src/ATen/native/quantized/cpu/qlinear.cpp).
  */
 #include "runtime/shim/math/onednn.h"
 #include "runtime/shim/math/quantized.h"
@@ -31,8 +32,8 @@ static void finish_part(void *user, int part)
 }
 
 /*
- * Sums of bytes by oneDNN; x: rows x depth, contiguous. A row of ones below the others gives what each element of a zero point
- * is too much. *ret_sums: rows + 1 x channels; NULL: oneDNN does not do it.
+ * Sums bytes with oneDNN; x: rows x depth, contiguous. A row of ones after the others gives the excess of each sum per
+ * unit of the zero point. *ret_sums: rows + 1 x channels; NULL: oneDNN does not support it.
  */
 static AOTITorchError sum_bytes(const char *function, const struct shim_tensor *x, int64_t rows, int64_t channels,
                                 const int8_t *weight, int32_t zero_point, AtenTensorHandle *ret_sums)

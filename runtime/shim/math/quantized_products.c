@@ -1,5 +1,5 @@
 /*
- * shim/math/quantized_products: products of matrices of which one or both have elements of 8 or 4 bits.
+ * shim/math/quantized_products: multiplies matrices of which one or both have 8-bit or 4-bit elements.
  *
  * Sources: at::native::_int_mm_out_cpu, _weight_int8pack_mm_cpu
  * (aten/src/ATen/native/LinearAlgebra.cpp), _scaled_mm_out_cpu_emulated (aten/src/ATen/native/Blas.cpp).
@@ -20,7 +20,7 @@ AOTITorchError aoticache_shim_check_defined(const char *function, const AtenTens
     return SHIM_SUCCESS;
 }
 
-/* Both matrices have the same depth: the last dimension of a, dimension `inner` of b. */
+/* Checks that both matrices have the same depth: the last dimension of a, dimension `inner` of b. */
 static AOTITorchError check_matrices(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
                                      int inner)
 {
@@ -69,7 +69,7 @@ AOTITorchError aoti_torch_cpu__int_mm_out(AtenTensorHandle out, AtenTensorHandle
     return aoti_torch_copy_(out, result, 0);
 }
 
-/* ---- weights of 8 bits ---- */
+/* ---- 8-bit weights ---- */
 
 AOTITorchError aoticache_shim_check_activations(const char *function, const struct shim_tensor *x,
                                                 const struct shim_tensor *scales)
@@ -112,7 +112,7 @@ AOTITorchError aoti_torch_cpu__weight_int8pack_mm(AtenTensorHandle self, AtenTen
 
 /* ---- small floats with scales ---- */
 
-/* The elements as float, times a scale: one for all, or one for each row (dimension 0) or column. */
+/* Returns the elements as float, times a scale: one for all, or one for each row (dimension 0) or column. */
 static AOTITorchError scale(const char *function, AtenTensorHandle tensor, AtenTensorHandle scales, int dimension,
                             AtenTensorHandle *ret_scaled)
 {
@@ -147,8 +147,8 @@ AOTITorchError aoti_torch_cpu__scaled_mm_out(AtenTensorHandle out, AtenTensorHan
 {
     cleanup_tensor AtenTensorHandle left = NULL, right = NULL, result = NULL, addend = NULL;
     float divisor = 1;
-    (void)out_dtype;      /* that of `out` */
-    (void)use_fast_accum; /* of GPUs */
+    (void)out_dtype;      /* always that of `out` */
+    (void)use_fast_accum; /* only for GPUs */
     SHIM_TRY(aoticache_shim_check_defined(__func__, (const AtenTensorHandle[]){out, self, mat2, scale_a, scale_b}, 5));
     const struct shim_tensor *a = self->tensor, *b = mat2->tensor;
     SHIM_TRY(check_matrices(__func__, a, b, 0));

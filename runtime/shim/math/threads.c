@@ -1,6 +1,6 @@
 /*
- * shim/math/threads: finding the process's OpenMP runtime and giving it work. Its functions are found by name: the shim
- * is loaded without one, too.
+ * shim/math/threads: finds the process's OpenMP runtime and gives it work. Its functions are found by name: the shim
+ * can be loaded without a runtime.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* This much work is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
+/* The least work for which waking a thread pays off; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
 
 /* GOMP_parallel is libgomp's entry for "#pragma omp parallel", which LLVM's and Intel's runtimes have too. */
@@ -108,8 +108,8 @@ int aoticache_shim_parts(double work, long long most)
 }
 
 /*
- * The runtime may give fewer threads than were asked for, so each takes parts as long as there are some. `next` orders
- * all that they do: the runtime's own waiting says the same, but not to a thread sanitizer.
+ * The runtime may start fewer threads than requested, so each thread takes parts until none is left. `next` orders all
+ * their memory accesses: the runtime's own waiting does too, but ThreadSanitizer does not know that.
  */
 struct job {
     void (*run)(void *user, int part);
@@ -118,7 +118,7 @@ struct job {
     atomic_int next;
 };
 
-/* Runs parts until none is left. Finding that none is left is the last thing that a thread does to the job. */
+/* Runs parts until none is left. Finding that none is left is a thread's last access to the job. */
 static void run_parts(void *data)
 {
     struct job *job = data;

@@ -1,6 +1,6 @@
 /*
- * shim/math/trilinear: sums of products of three tensors, of which torch.nn.functional.bilinear is one: two products of
- * matrices one after the other.
+ * shim/math/trilinear: sums of products of three tensors, as in torch.nn.functional.bilinear: two matrix
+ * multiplications, one after the other.
  *
  * Source: at::_trilinear (aten/src/ATen/native/Linear.cpp).
  */
@@ -11,10 +11,12 @@
 
 #include <string.h>
 
-/* What a dimension is in a product of two tensors: one of the batch, of the rows (the first tensor's), of the columns. */
+/*
+ * The role of a dimension in the multiplication of two tensors: batch, rows (of the first tensor), columns, or depth.
+ */
 enum role { BATCH, ROWS, COLUMNS, DEPTH, ROLES };
 
-/* Dimensions are those of the whole problem; the operands have size 1 where they do not have one. */
+/* The problem. All operands have all its dimensions, with size 1 for those that they lack. */
 struct trilinear {
     const char *function;
     int ndim;
@@ -35,7 +37,7 @@ static AOTITorchError read_dimensions(const struct trilinear *t, const char *wha
     return SHIM_SUCCESS;
 }
 
-/* A view with a dimension of size 1 wherever `dims` says. */
+/* Makes a view with a dimension of size 1 at each position in `dims`. */
 static AOTITorchError insert_dimensions(const struct trilinear *t, const char *what, AtenTensorHandle tensor,
                                         const int64_t *dims, int64_t count, AtenTensorHandle *ret_view)
 {
@@ -53,7 +55,7 @@ static AOTITorchError insert_dimensions(const struct trilinear *t, const char *w
     return aoticache_shim_tensor_view(t->function, from, from->dtype, t->ndim, sizes, strides, from->offset, ret_view);
 }
 
-/* One element wide at a dimension, of an operand that is not broadcast there. */
+/* Makes a view of one element along a dimension; an operand that is broadcast there does not change. */
 static AOTITorchError narrow(const struct trilinear *t, AtenTensorHandle tensor, int dim, int64_t at,
                              AtenTensorHandle *ret_view)
 {
@@ -65,7 +67,7 @@ static AOTITorchError narrow(const struct trilinear *t, AtenTensorHandle tensor,
                                       from->offset + (from->sizes[dim] == 1 ? 0 : at * from->strides[dim]), ret_view);
 }
 
-/* The dimensions of a product, and what each is in it. */
+/* The dimensions of a multiplication, and the role of each. */
 struct pairing {
     enum role roles[SHIM_MAX_NDIM];
     int64_t sizes[SHIM_MAX_NDIM];
@@ -89,7 +91,9 @@ static AOTITorchError pair_up(const struct trilinear *t, const struct shim_tenso
     return SHIM_SUCCESS;
 }
 
-/* The operand as a batch of matrices, whose dimensions have the roles `order`: a copy where a view cannot be that. */
+/*
+ * Returns the operand as a batch of matrices whose dimensions have the roles `order`; copies if a view is not possible.
+ */
 static AOTITorchError gather(const struct trilinear *t, const struct pairing *p, AtenTensorHandle tensor,
                              const enum role order[3], AtenTensorHandle *ret)
 {
@@ -116,7 +120,7 @@ static AOTITorchError gather(const struct trilinear *t, const struct pairing *p,
                                       matrices->tensor->offset, ret);
 }
 
-/* The sum over `summed` of the products of two operands; the result has size 1 in these dimensions. */
+/* Computes the sum over `summed` of the products of two operands; the result has size 1 in these dimensions. */
 static AOTITorchError multiply(const struct trilinear *t, AtenTensorHandle a, AtenTensorHandle b,
                                const bool summed[SHIM_MAX_NDIM], AtenTensorHandle *ret)
 {
@@ -144,7 +148,7 @@ static AOTITorchError multiply(const struct trilinear *t, AtenTensorHandle a, At
                                       product->tensor->offset, ret);
 }
 
-/* The whole sum of three operands. What the third does not have is summed before it is multiplied. */
+/* Computes the whole sum of three operands. Dimensions that the third lacks are summed before multiplying with it. */
 static AOTITorchError multiply_three(const struct trilinear *t, const AtenTensorHandle operands[3],
                                      AtenTensorHandle *ret)
 {
@@ -174,7 +178,10 @@ static AOTITorchError result_sizes(const struct trilinear *t, const AtenTensorHa
     return SHIM_SUCCESS;
 }
 
-/* Multiplies for each element of one dimension by itself, so that the product of the first two need not be kept whole. */
+/*
+ * Multiplies separately for each element of one dimension, so that the product of the first two never has to be in
+ * memory as a whole.
+ */
 static AOTITorchError multiply_by_slices(const struct trilinear *t, const AtenTensorHandle operands[3], int unrolled,
                                          AtenTensorHandle result)
 {

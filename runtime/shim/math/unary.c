@@ -1,10 +1,11 @@
 /*
- * shim/math/unary: what is done to each element of a result after a convolution or a linear layer of a frozen package, in
- * float, a vector at a time.
+ * shim/math/unary: elementwise functions after a convolution or a linear layer of a frozen package, in float, a vector
+ * at a time.
  *
- * The exponentials and their kin are those of vector_math.c. On x86-64 copies are compiled for AVX2 and AVX-512. GELU's error
- * function is within 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26), as that of PyTorch's
- * vectors is; SLEEF's is within a unit in the last place, which GELU does not keep, and takes nearly five times as long.
+ * The exponentials and related functions come from vector_math.c. On x86-64 the functions are also compiled for AVX2
+ * and AVX-512. GELU's error function is within 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions,
+ * 7.1.26), as in PyTorch's vector code; SLEEF's is within a unit in the last place, a precision that GELU does not
+ * preserve, and takes nearly five times as long.
  */
 #include "runtime/shim/math/internal.h"
 #include "runtime/shim/math/wide_vectors.h"
@@ -17,7 +18,7 @@ typedef int32_t ints_4 __attribute__((vector_size(16)));
 floats_4 Sleef_expf4_u10(floats_4 x);
 floats_4 Sleef_tanhf4_u10(floats_4 x);
 
-/* A NaN is neither below nor above anything, so it stays one. */
+/* A NaN is neither below nor above any limit, so it stays NaN. */
 #define DEFINE_UNARY(name, vector, integers, exponential, hyperbolic, attribute)                                  \
     static inline attribute vector name##_select(integers which, vector yes, vector no)                           \
     {                                                                                                             \

@@ -1,14 +1,14 @@
 /*
- * shim/math/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which
- * exports those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the
- * last place.
+ * shim/math/vector_math: the mathematical functions on vectors that generated kernels import from libtorch_cpu.so,
+ * which exports those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in
+ * the last place.
  *
- * Where the machine has SLEEF itself it is loaded by the first of these calls, never linked, and each function goes to
- * the one of its name. Otherwise, and where SLEEF lacks a function, it is made of the C library's function of one
- * number, lane by lane: four to twelve times slower, and of doubles one unit or, for a few such as tanh(), two off.
- * Either way PyTorch's results are met but for the last bits, and a process gets the same ones every time. Widths: 128
- * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself (not in a build by
- * Clang: wide_vectors.h says why).
+ * If the machine has SLEEF, it is loaded by the first of these calls, never linked, and each function calls the one of
+ * the same name. Otherwise, and if SLEEF lacks a function, the C library's function of one number is called lane by
+ * lane: four to twelve times slower, and for doubles one unit or, for a few such as tanh(), two off. Either way the
+ * results equal PyTorch's except for the last bits, and are always the same within a process. Widths: 128 bits
+ * everywhere, 256 and 512 on x86-64, for libraries that need AVX2 or AVX-512 themselves (not in a build with Clang:
+ * wide_vectors.h says why).
  */
 #include "base/base.h"
 #include "base/process/fork_guard.h"
@@ -33,14 +33,14 @@ typedef double doubles_4 __attribute__((vector_size(32)));
 typedef float floats_16 __attribute__((vector_size(64)));
 typedef double doubles_8 __attribute__((vector_size(64)));
 
-/* The C library's lgamma() leaves the sign in a variable that all threads share. */
+/* Computes lgamma(). The C library's lgamma() stores the sign in a variable that all threads share. */
 static double log_gamma(double x)
 {
     int sign;
     return lgamma_r(x, &sign);
 }
 
-/* The C library's functions of float are off by more than a unit here; its functions of double, rounded, are not. */
+/* Uses the C library's function of double, rounded: its function of float is off by more than a unit. */
 #define DEFINE_ROUNDED(function)             \
     static float function##_rounded(float x) \
     {                                        \
@@ -56,7 +56,7 @@ DEFINE_ROUNDED(log_gamma)
 DEFINE_ROUNDED(sinh)
 DEFINE_ROUNDED(tanh)
 
-/* ---- which function does the work ---- */
+/* ---- the choice of a function ---- */
 
 static void *sleef;
 static pthread_once_t sleef_once = PTHREAD_ONCE_INIT;
@@ -68,7 +68,7 @@ static void load_sleef(void)
 }
 
 /*
- * Writes the library's function of that name, or else `plain`, to *chosen. Threads that come here at the same time find
+ * Writes the library's function of that name, or else `plain`, to *chosen. Threads that call this at the same time find
  * the same one.
  */
 static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *chosen, const char *symbol, void *plain)
@@ -84,9 +84,9 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
 }
 
 /*
- * Defines the exported function for a plain one: a jump to what was chosen, once that is known, with the vectors left where
- * they are. A pointer to a function becomes one to void and back; C does not define that, but POSIX allows it where dlsym()
- * exists.
+ * Defines the exported function for a plain one: once the choice is made, it jumps to the chosen function and leaves
+ * the vectors in their registers. A function pointer is converted to void * and back; C does not define that, but POSIX
+ * requires it for dlsym().
  */
 #define DEFINE_EXPORT(symbol, result, parameters, arguments, attribute)                                      \
     MATH_EXPORT attribute result symbol parameters;                                                          \
@@ -121,7 +121,7 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
     DEFINE_EXPORT(symbol, vector, (vector x, vector y), (x, y), attribute)
 
 /*
- * There are two results, the sines and then the cosines. Vectors of 128 bits are in two registers where the ABI allows it,
+ * There are two results, the sines and then the cosines. Vectors of 128 bits are in two registers if the ABI allows it,
  * others in memory.
  */
 #define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute) \
@@ -173,7 +173,7 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
     X(nextafter, , nextafterf, nextafter, __VA_ARGS__) \
     X(pow, _u10, powf, pow, __VA_ARGS__)
 
-/* Both precisions of one width, as Sleef_expf16_u10 and Sleef_expd8_u10. */
+/* Both precisions of one width, such as Sleef_expf16_u10 and Sleef_expd8_u10. */
 #define UNARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                \
     DEFINE_UNARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute) \
     DEFINE_UNARY(Sleef_##name##d##double_lanes##suffix, doubles_##double_lanes, double_lanes, of_double, attribute)

@@ -1,8 +1,8 @@
 /*
- * shim/random/engine: the generator's state, and drawing from it.
+ * shim/random/engine: the generator's state, and drawing numbers from it.
  *
  * Source: M. Matsumoto and T. Nishimura's recurrence; c10 and ATen's MT19937RNGEngine.h, CPUGeneratorImpl.cpp and
- * DistributionsHelper.h for what is drawn from it and how.
+ * DistributionsHelper.h for the numbers that are drawn and how.
  */
 #include "runtime/shim/random/internal.h"
 
@@ -13,7 +13,7 @@
 
 enum { ENGINE_MIDDLE = 397 };
 
-/* PyTorch begins with this seed if nobody sets one: c10::detail::default_rng_seed_val. */
+/* PyTorch begins with this seed if none is set: c10::detail::default_rng_seed_val. */
 static const uint64_t default_seed = UINT64_C(67280421310721);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +60,10 @@ static uint32_t mix(uint32_t word, uint32_t next, uint32_t other)
     return other ^ (mixed >> 1) ^ (0x9908b0dfu & -(mixed & 1));
 }
 
-/* Each word is mixed with the one behind it and one that is ENGINE_MIDDLE away, around the end. */
+/*
+ * Computes the next words. Each word is mixed with the one after it and the one ENGINE_MIDDLE further on, wrapping
+ * around.
+ */
 static void next_words(struct random_engine *engine)
 {
     uint32_t *words = engine->words;
@@ -101,7 +104,7 @@ double aoticache_shim_random_double(struct random_engine *engine)
     return (double)(aoticache_shim_random_64(engine) & ((UINT64_C(1) << 53) - 1)) * 0x1p-53;
 }
 
-/* Makes a normal number by the method of G. Box and M. Muller, which gives pairs. */
+/* Makes a normal number with the method of G. Box and M. Muller, which makes pairs. */
 double aoticache_shim_random_normal(struct random_engine *engine)
 {
     if (engine->has_normal) {

@@ -3,8 +3,8 @@
  *
  * Source: aten/src/ATen/native/cpu/DistributionTemplates.h and TensorFactories.cpp: with the same seed the numbers are
  * those of PyTorch's CPU generator, in its order (that of memory), for rand, randn, randint, randperm, uniform and
- * normal. PyTorch draws bernoulli and exponential numbers from Intel's MKL where it has it; those here are its others.
- * A generator object of the caller's cannot exist without PyTorch, so none but NULL is taken.
+ * normal. If PyTorch has Intel's MKL, it draws bernoulli and exponential numbers from it; the numbers here are those of
+ * a PyTorch without MKL. A generator object cannot exist without PyTorch, so only NULL is accepted.
  */
 #include "runtime/shim/random/internal.h"
 
@@ -27,7 +27,7 @@ static AOTITorchError check_generator(const char *function, AtenGeneratorHandle 
     return SHIM_SUCCESS;
 }
 
-/* Returns how many bits the fraction of a number has. Numbers are drawn as double for double, and else as float. */
+/* Returns the number of bits in a number's fraction. Numbers are drawn as double for double, otherwise as float. */
 static int fraction_bits(int32_t dtype)
 {
     switch (dtype) {
@@ -91,7 +91,9 @@ static void make_normal_double(double *values, double mean, double deviation)
     }
 }
 
-/* Draws many normal numbers in groups of sixteen. If the count is no multiple of that, the last group is drawn anew. */
+/*
+ * Draws many normal numbers in groups of sixteen. If the count is not a multiple of 16, the last group is drawn again.
+ */
 static void fill_normal(struct random_engine *engine, const struct drawing *drawing, int32_t dtype, void *data,
                         int64_t count)
 {
@@ -141,7 +143,7 @@ static void fill_row(const struct drawing *drawing, const struct shim_tensor *te
     aoticache_shim_engine_give(engine);
 }
 
-/* Gives the elements in the order in which they lie in memory: as a view of one dimension, if there is one. */
+/* Returns the elements in the order of memory: as a one-dimensional view, if possible. */
 static AOTITorchError flatten(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_flat)
 {
     const int64_t stride = 1;
@@ -199,7 +201,7 @@ static AOTITorchError draw_like(const char *function, const struct drawing *draw
 
 static const struct drawing unit_uniform = {DRAW_UNIFORM, 0, 1}, unit_normal = {DRAW_NORMAL, 0, 1};
 
-/* Layout and pinned memory mean nothing here: all is strided memory of the CPU. */
+/* Layout and pinned memory are ignored: all memory is strided CPU memory. */
 #define DEFINE_DRAWN(name, drawing)                                                                              \
     AOTITorchError aoti_torch_cpu_##name(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout, \
                                          int32_t *device, int32_t device_index_, int32_t *pin_memory,            \
@@ -308,9 +310,9 @@ AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTenso
     return aoti_torch_copy_(self, chances, 0);
 }
 
-/* ---- whole numbers and permutations ---- */
+/* ---- integers and permutations ---- */
 
-/* From this many values on, one draw of 32 bits would favour some of them. */
+/* From this range on, one draw of 32 bits would favour some values. */
 static const uint64_t wide_range = UINT64_C(1) << 28;
 
 static AOTITorchError fill_range(const char *function, AtenTensorHandle tensor, int64_t low, int64_t high)

@@ -28,7 +28,7 @@ size_t aoti_torch_dtype_element_size(int32_t dtype)
     return shim_item_bytes(dtype);
 }
 
-/* The list's name of the last one is "privateuseone", the function's is not. */
+/* The last one is called "privateuseone" in the list, but the function's name is different. */
 #define SHIM_DEVICE_NAME_cpu aoti_torch_device_type_cpu
 #define SHIM_DEVICE_NAME_cuda aoti_torch_device_type_cuda
 #define SHIM_DEVICE_NAME_xpu aoti_torch_device_type_xpu
@@ -67,7 +67,7 @@ uint64_t aoti_torch_abi_version(void)
 }
 
 /*
- * Gradient mode. Nothing here computes gradients; what is set is what is read back, per thread, on at first.
+ * Gradient mode. Nothing here computes gradients; the mode that is set is read back, per thread, on at first.
  * Initial-exec as in free_lists.h: every run of a kernel reads it once and sets it twice.
  */
 static __thread bool grad_mode_off __attribute__((tls_model("initial-exec")));

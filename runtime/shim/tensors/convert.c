@@ -1,7 +1,7 @@
 /*
  * shim/tensors/convert: a conversion has three steps over a short piece of a row: read into the class of the
  * source's dtype, change to the class of the destination's, write. That makes 21 readers, 21 writers and 42 changes
- * instead of 441 conversions, and gives PyTorch's intermediate roundings: a double becomes a half by way of float.
+ * instead of 441 conversions, and rounds at the same steps as PyTorch: a double becomes a half by way of float.
  */
 #include "runtime/shim/tensors/convert.h"
 
@@ -17,7 +17,7 @@
 
 /* ---- readers and writers ---- */
 
-/* Elements may lie at any address: blobs come from outside. */
+/* Elements may be unaligned: blobs come from outside. */
 #define DEFINE_ACCESS(name, type, class_type, to_class, from_class)                                 \
     static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)       \
     {                                                                                               \
@@ -67,7 +67,7 @@ DEFINE_ACCESS(float8_e8m0fnu, uint8_t, float, float_of_e8m0, e8m0_of_float)
 DEFINE_ACCESS(complex64, float _Complex, float _Complex, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
 
-/* ---- numbers that lie close together and are of their class already ---- */
+/* ---- contiguous numbers that have the type of their class already ---- */
 
 #define DEFINE_COPY(name, type)                                                                     \
     static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)       \
@@ -88,15 +88,15 @@ DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
 DEFINE_COPY(float32, float)
 DEFINE_COPY(float64, double)
 
-/* ---- numbers of 16 bits that lie close together, as those of weights and activations do: sixteen at a time ---- */
+/* ---- contiguous 16-bit numbers, as in weights and activations: sixteen at a time ---- */
 
 #if defined(__x86_64__)
 
-#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* no processor has the first without the second */
+#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* no processor has AVX2 without F16C */
 
 enum { SIXTEEN = 16 };
 
-/* Returns how many were converted. */
+/* Converts to float; returns the number converted. */
 static WITH_AVX2 size_t load_bfloat16s(size_t count, float *to, const char *source)
 {
     size_t done = 0;
@@ -110,7 +110,7 @@ static WITH_AVX2 size_t load_bfloat16s(size_t count, float *to, const char *sour
     return done;
 }
 
-/* As bfloat16_of_float(): the code is in the lower half of each number. */
+/* Does what bfloat16_of_float() does: the code is in the lower half of each number. */
 static WITH_AVX2 __m256i round_eight(const float *from)
 {
     const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)from);
@@ -125,7 +125,7 @@ static WITH_AVX2 size_t store_bfloat16s(size_t count, char *destination, const f
 {
     size_t done = 0;
     for (; done + SIXTEEN <= count; done += SIXTEEN, destination += sizeof(__m256i)) {
-        /* Packing takes turns between the halves of both. */
+        /* Packing alternates between the halves of both. */
         const __m256i packed = _mm256_packus_epi32(round_eight(from + done), round_eight(from + done + 8));
         _mm256_storeu_si256((__m256i *)(void *)destination, _mm256_permute4x64_epi64(packed, 0xd8));
     }
@@ -142,7 +142,7 @@ static WITH_AVX2 size_t load_float16s(size_t count, float *to, const char *sourc
     return done;
 }
 
-/* As float16_of_float(): of a NaN the sign stays. */
+/* Does what float16_of_float() does: a NaN keeps its sign. */
 static WITH_AVX2 size_t store_float16s(size_t count, char *destination, const float *from)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f), quiet = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
@@ -183,7 +183,7 @@ static WITH_AVX2 size_t store_float16s(size_t count, char *destination, const fl
 DEFINE_CLOSE(bfloat16)
 DEFINE_CLOSE(float16)
 
-/* Loads bools: every byte but zero is true, whatever wrote it. */
+/* Loads bools: every byte except zero is true, whatever wrote it. */
 static void load_bool(size_t count, void *values, const char *source, ptrdiff_t stride)
 {
     int64_t *to = values;
@@ -268,7 +268,10 @@ const struct shim_dtype_access *aoticache_shim_dtype_access(int32_t dtype)
 
 /* ---- changes ---- */
 
-/* A value out of range is undefined in C. Processors give the smallest number, so this does too, everywhere. */
+/*
+ * Converts to int64. In C a value out of range is undefined. x86-64 processors return the smallest number, so this does
+ * too, everywhere.
+ */
 static int64_t int_of_double(double value)
 {
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
@@ -292,7 +295,7 @@ static uint64_t uint_of_double(double value)
         }                                                                          \
     }
 
-/* All changes from one class of real numbers. */
+/* Defines all changes from one class of real numbers. */
 #define DEFINE_CHANGES_FROM_REAL(name, type, to_int, to_uint)                               \
     DEFINE_CHANGE(ints, int64_t, name, type, to_int)                                        \
     DEFINE_CHANGE(uints, uint64_t, name, type, to_uint)                                     \
@@ -302,7 +305,7 @@ static uint64_t uint_of_double(double value)
     DEFINE_CHANGE(complexes128, double _Complex, name, type, make_complex128((double)x, 0)) \
     DEFINE_CHANGE(bools, uint8_t, name, type, x != 0)
 
-/* The real part is what remains, but anything in either part is true. */
+/* The real part remains; as bool, a number with any part other than zero is true. */
 #define DEFINE_CHANGES_FROM_COMPLEX(name, type)                                  \
     DEFINE_CHANGE(ints, int64_t, name, type, int_of_double(creal(x)))            \
     DEFINE_CHANGE(uints, uint64_t, name, type, uint_of_double(creal(x)))         \

@@ -1,16 +1,16 @@
 /*
- * shim/tensors/convert: rows of elements of one dtype to rows of another, with PyTorch's meaning of every conversion.
+ * shim/tensors/convert: converts rows of elements of one dtype to another as PyTorch does.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_CONVERT_H
 #define AOTICACHE_RUNTIME_SHIM_CONVERT_H
 
 #include "runtime/shim/tensors/tensor.h"
 
-/* Between reading and writing, an element is of one of these: wide enough for all dtypes that are read as it. */
+/* The type of an element between reading and writing, wide enough for all dtypes that are read as it. */
 enum shim_class {
-    SHIM_CLASS_INT,        /* int64_t; bool too */
+    SHIM_CLASS_INT,        /* int64_t; also for bool */
     SHIM_CLASS_UINT,       /* uint64_t */
-    SHIM_CLASS_FLOAT,      /* float; all smaller floating point dtypes too */
+    SHIM_CLASS_FLOAT,      /* float; also for all smaller floating point dtypes */
     SHIM_CLASS_DOUBLE,     /* double */
     SHIM_CLASS_COMPLEX64,  /* float _Complex */
     SHIM_CLASS_COMPLEX128, /* double _Complex */
@@ -29,21 +29,21 @@ struct shim_dtype_access {
     uint8_t store_class;
 };
 
-/* How elements of `dtype` are read and written; NULL where they are not (float4_e2m1fn_x2, or not a dtype). */
+/* Returns how elements of `dtype` are read and written; NULL if unsupported (float4_e2m1fn_x2, or not a dtype). */
 const struct shim_dtype_access *aoticache_shim_dtype_access(int32_t dtype);
-/* From one class to another, BOOL only as target; NULL where nothing is to be done. */
+/* Returns the conversion from one class to another, BOOL only as target; NULL if there is nothing to do. */
 shim_change aoticache_shim_class_change(enum shim_class to, enum shim_class from);
 
 struct shim_conversion {
-    uint32_t item_bytes; /* of equal dtypes: elements are moved as they are; else 0 */
+    uint32_t item_bytes; /* if both dtypes are equal: elements are copied unchanged; otherwise 0 */
     const struct shim_dtype_access *from;
     const struct shim_dtype_access *to;
     shim_change change;
 };
 
-/* False: no such conversion. */
+/* Selects a conversion. False: no such conversion. */
 bool aoticache_shim_conversion_select(int32_t to_dtype, int32_t from_dtype, struct shim_conversion *ret_conversion);
-/* Strides in bytes; may be 0. Rows do not overlap, or are the same. */
+/* Converts a row. Strides in bytes; may be 0. Rows do not overlap, or are the same. */
 void aoticache_shim_convert_row(const struct shim_conversion *conversion, size_t count, char *destination,
                                 ptrdiff_t destination_stride, const char *source, ptrdiff_t source_stride);
 

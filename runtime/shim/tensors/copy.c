@@ -1,8 +1,8 @@
 /*
  * shim/tensors/copy: copies between tensors of any dtype, shape (broadcast) and strides; clones.
  *
- * Source: at::Tensor::copy_ and clone (aten/src/ATen/native/Copy.cpp, TensorFactories.cpp) for what is allowed, which
- * strides a clone has and which overlaps are refused.
+ * Source: at::Tensor::copy_ and clone (aten/src/ATen/native/Copy.cpp, TensorFactories.cpp) for the allowed operands,
+ * the strides of a clone and the overlaps that are refused.
  */
 #include "runtime/shim/tensors/convert.h"
 #include "runtime/shim/torch_abi.h"
@@ -17,7 +17,7 @@ struct copy_plan {
     ptrdiff_t from[SHIM_MAX_NDIM];
 };
 
-/* Keeps the dimensions sorted by falling stride of the destination, so that writes go through memory in order. */
+/* Keeps the dimensions sorted by falling stride of the destination, so that memory is written in order. */
 static void plan_insert(struct copy_plan *plan, int64_t size, ptrdiff_t to, ptrdiff_t from)
 {
     int at = plan->ndim++;
@@ -49,7 +49,7 @@ static void plan_join(struct copy_plan *plan)
         plan->ndim = kept + 1;
 }
 
-/* The source is broadcast: missing dimensions in front, and those of size 1, repeat. */
+/* Makes the plan. The source is broadcast: missing dimensions in front, and those of size 1, repeat. */
 static AOTITorchError make_plan(const char *function, const struct shim_tensor *to, const struct shim_tensor *from,
                                 struct copy_plan *ret_plan)
 {
@@ -170,7 +170,7 @@ AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret_ten
     return SHIM_SUCCESS;
 }
 
-/* The memory that the elements lie in is copied as it is, gaps included. */
+/* Copies the memory of the elements unchanged, gaps included. */
 AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTensorHandle *ret_tensor)
 {
     SHIM_CHECK_TENSOR(self);
@@ -186,7 +186,7 @@ AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTens
     return SHIM_SUCCESS;
 }
 
-/* All dtypes but one have zero as bytes of zero; e8m0 has no zero, and PyTorch writes the same byte. */
+/* In all dtypes except one zero is all zero bytes; e8m0 has no zero, and PyTorch writes the same byte. */
 AOTITorchError aoti_torch_zero_(AtenTensorHandle self)
 {
     SHIM_CHECK_TENSOR(self);

@@ -1,8 +1,9 @@
 /*
  * shim/tensors/cpu: which extensions of the processor may be used.
  *
- * glibc has asked the processor when the program started, and answers. GCC's builtins would ask again in every load of the
- * shim: 0.1 ms in a virtual machine, where the question is the host's to answer. They answer where glibc is older than 2.34.
+ * glibc has queried the processor at program start, and its result is used. GCC's builtins would query again at every
+ * load of the shim: 0.1 ms in a virtual machine, in which the hypervisor handles the query. They are used if glibc is
+ * older than 2.34.
  *
  * Private to runtime/shim/.
  */
@@ -15,7 +16,10 @@
 #if defined(__x86_64__) && __GLIBC_PREREQ(2, 34)
 #include <sys/platform/x86.h>
 
-/* As x86_cpu_active(), which shifts a signed 1 by 31 places. feature: x86_cpu_AVX2, ...: a bit of a leaf's four registers. */
+/*
+ * Does what x86_cpu_active() does, without its shift of a signed 1 by 31 bits. feature: x86_cpu_AVX2, ...: a bit of a
+ * leaf's four registers.
+ */
 static inline bool shim_cpu_has(unsigned feature)
 {
     const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
@@ -29,20 +33,20 @@ static inline bool shim_cpu_has(unsigned feature)
 #define SHIM_CPU_HAS(its_name, name) false
 #endif
 
-/* AVX2 and the fused multiplications that came with it. */
+/* Returns whether there is AVX2 with its fused multiplications. */
 static inline bool shim_has_avx2(void)
 {
     return SHIM_CPU_HAS("avx2", AVX2) && SHIM_CPU_HAS("fma", FMA);
 }
 
-/* The AVX-512 that all servers' have: the loops for it are compiled for that. */
+/* Returns whether there is the AVX-512 subset of all server processors, for which the loops are compiled. */
 static inline bool shim_has_avx512(void)
 {
     return SHIM_CPU_HAS("avx512f", AVX512F) && SHIM_CPU_HAS("avx512bw", AVX512BW) &&
            SHIM_CPU_HAS("avx512dq", AVX512DQ) && SHIM_CPU_HAS("avx512vl", AVX512VL);
 }
 
-/* Sums of products of bytes in 32 bits, in vectors of AVX-512. */
+/* Returns whether there are 32-bit sums of products of bytes in AVX-512 vectors. */
 static inline bool shim_has_avx512_vnni(void)
 {
     return shim_has_avx512() && SHIM_CPU_HAS("avx512vnni", AVX512_VNNI);

@@ -85,7 +85,7 @@ AOTITorchError aoticache_shim_read_copy(const char *function, AtenTensorHandle t
     return SHIM_SUCCESS;
 }
 
-/* Blobs from outside may lie at any address; arrays of numbers may not. */
+/* Returns whether a tensor is aligned: blobs from outside may not be, arrays of numbers must be. */
 static bool is_aligned(const struct shim_tensor *tensor)
 {
     return (uintptr_t)tensor->data % tensor->item_bytes == 0;
@@ -103,7 +103,7 @@ AOTITorchError aoticache_shim_read(const char *function, AtenTensorHandle tensor
 
 AOTITorchError aoticache_shim_wrap_dimension(const char *function, int64_t ndim, int64_t dim, int *ret_dim)
 {
-    int64_t count = ndim > 0 ? ndim : 1; /* a single number has dimension 0, as in PyTorch */
+    int64_t count = ndim > 0 ? ndim : 1; /* a single number has a dimension 0, as in PyTorch */
     if (dim < -count || dim >= count)
         return aoticache_shim_fail("%s: dimension %lld of a tensor with %lld", function, (long long)dim,
                                    (long long)ndim);
@@ -179,7 +179,7 @@ AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle hand
         exchange(tensor, view->tensor);
         return SHIM_SUCCESS;
     }
-    /* The old elements stay, as many as memory had behind the first. */
+    /* Keep the old elements, as many as the memory has from the first one on. */
     size_t old_bytes = tensor->storage->bytes, skipped = (size_t)tensor->offset * tensor->item_bytes;
     if (tensor->data != NULL && old_bytes > skipped) {
         size_t kept = old_bytes - skipped, room = (size_t)wanted->numel * tensor->item_bytes;

@@ -1,16 +1,16 @@
 /*
- * shim/tensors/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a
- * dtype that is easy to compute with, lanes along one dimension, results that are made or resized.
+ * shim/tensors/elements: what operators that walk over elements share: copying a tensor's elements in order and in a
+ * dtype that is easy to compute with, lanes along one dimension, making and resizing results.
  *
  * An operator reads its operands through aoticache_shim_read(), computes on plain arrays, and writes through
- * aoti_torch_copy_(); so strides, dtypes and broadcasting are handled in one place.
+ * aoti_torch_copy_(); so strides, dtypes and broadcasting are handled only there.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
 #define AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
 
 #include "runtime/shim/tensors/tensor.h"
 
-/* Drops a handle when it goes out of scope; NULL is nothing to drop. */
+/* Drops a handle when it goes out of scope; NULL is allowed. */
 void aoticache_shim_handle_cleanup(AtenTensorHandle *handle);
 #define cleanup_tensor __attribute__((cleanup(aoticache_shim_handle_cleanup)))
 
@@ -23,51 +23,53 @@ static inline AtenTensorHandle shim_steal(AtenTensorHandle *handle)
 
 bool aoticache_shim_is_complex(int32_t dtype);
 bool aoticache_shim_is_floating(int32_t dtype);
-/* Whole numbers and bool. */
+/* Returns true for integers and bool. */
 bool aoticache_shim_is_integral(int32_t dtype);
-/* What elements of `dtype` are computed in: int64, float64 or complex128. */
+/* Returns the dtype for computing with elements of `dtype`: int64, float64 or complex128. */
 int32_t aoticache_shim_work_dtype(int32_t dtype);
 AOTITorchError aoticache_shim_fail_dtype(const char *function, int32_t dtype) __attribute__((cold));
 
-/* A contiguous tensor of fresh memory. */
+/* Makes a contiguous tensor of fresh memory. */
 AOTITorchError aoticache_shim_make(const char *function, int64_t ndim, const int64_t *sizes, int32_t dtype,
                                    AtenTensorHandle *ret_tensor);
-/* One of fresh memory with the sizes of `tensor` and the order of its dimensions: what PyTorch calls empty_like. */
+/*
+ * Makes a tensor of fresh memory with the sizes of `tensor` and the order of its dimensions, like PyTorch's empty_like.
+ */
 AOTITorchError aoticache_shim_make_like(const char *function, AtenTensorHandle tensor, int32_t dtype,
                                         AtenTensorHandle *ret_tensor);
-/* The elements of `tensor` as `dtype`, contiguous: the tensor itself where it is so already. Read only. */
+/* Returns the elements of `tensor` as `dtype`, contiguous: the tensor itself if it is so already. Read only. */
 AOTITorchError aoticache_shim_read(const char *function, AtenTensorHandle tensor, int32_t dtype,
                                    AtenTensorHandle *ret_tensor);
-/* The same as a copy that may be written. */
+/* Returns the same as a copy that may be written. */
 AOTITorchError aoticache_shim_read_copy(const char *function, AtenTensorHandle tensor, int32_t dtype,
                                         AtenTensorHandle *ret_tensor);
 
-/* An optional argument of the interface: NULL, or a pointer to a handle. */
+/* Returns the handle of an optional argument, which is NULL or a pointer to a handle. */
 static inline AtenTensorHandle shim_optional(const AtenTensorHandle *argument)
 {
     return argument != NULL ? *argument : NULL;
 }
 
-/* A dimension counted from the end where it is negative. */
+/* Resolves a dimension; a negative one counts from the end. */
 AOTITorchError aoticache_shim_wrap_dimension(const char *function, int64_t ndim, int64_t dim, int *ret_dim);
 
-/* A contiguous tensor seen along one dimension. */
+/* A contiguous tensor as lanes along one dimension. */
 struct shim_lanes {
     int64_t outer, length, inner;
 };
 struct shim_lanes aoticache_shim_lanes(const struct shim_tensor *tensor, int dim);
 
-/* The sizes that both tensors are broadcast to. */
+/* Finds the sizes that both tensors are broadcast to. */
 AOTITorchError aoticache_shim_broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
                                         int *ret_ndim, int64_t ret_sizes[SHIM_MAX_NDIM]);
 bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_tensor *b);
 
 /*
- * Sizes that a tensor gets in place, contiguous; its storage grows where it is too small. Tensors that shared it before
- * it grew keep the old one.
+ * Gives a tensor new sizes in place, contiguous; its storage grows if it is too small. Tensors that shared the storage
+ * then keep the old one.
  */
 AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle tensor, int64_t ndim, const int64_t *sizes);
-/* out = source, resized first where its sizes differ. */
+/* Copies source to out, which is resized first if its sizes differ. */
 AOTITorchError aoticache_shim_write_out(const char *function, AtenTensorHandle out, AtenTensorHandle source);
 
 #define SHIM_TRY(call)              \

@@ -1,12 +1,12 @@
 /*
- * shim/tensors/failure: the calling thread's last message, and the two functions by which generated code reports on its
- * own.
+ * shim/tensors/failure: the calling thread's last message, and the two functions with which generated code reports
+ * failures itself.
  *
- * aoti_torch_check() must not return when its condition is false: generated code goes on to the access that the check
- * guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a
- * status. So does this, through the C++ runtime that the calling library brought with it: libstdc++ itself exports a
- * function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process
- * that runs only kernels written in C never loads a C++ runtime.
+ * aoti_torch_check() must not return when its condition is false: generated code continues with the access that the
+ * check guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a
+ * status. This code does the same, through the C++ runtime that the calling library has loaded: libstdc++ itself
+ * exports a function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a
+ * process that runs only kernels written in C never loads a C++ runtime.
  */
 #include "base/process/fork_guard.h"
 #include "runtime/shim/tensors/tensor.h"
@@ -55,14 +55,14 @@ const char *torch_exception_get_what(void)
 
 typedef void (*throw_function)(const char *message);
 
-/* std::__throw_runtime_error(char const *), which all code made with libstdc++ may call: its ABI is stable. */
+/* Finds std::__throw_runtime_error(char const *), which all code made with libstdc++ may call: its ABI is stable. */
 static throw_function find_throw_function(void)
 {
     throw_function found;
     aoticache_fork_guard_enter();
     void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = runtime != NULL ? dlsym(runtime, "_ZSt21__throw_runtime_errorPKc") : NULL;
-    /* The caller links it, so it stays where it is without our reference. */
+    /* The caller links it, so it stays loaded without this reference. */
     if (runtime != NULL)
         dlclose(runtime);
     aoticache_fork_guard_leave();
@@ -79,12 +79,12 @@ void aoti_torch_check(bool condition, const char *function, const char *file, ui
              function != NULL ? function : "?", file != NULL ? file : "?", (unsigned)line);
     aoticache_shim_fail("%s", text);
     throw_function throw_runtime_error = find_throw_function();
-    /* Without a C++ runtime the caller is C: there is nobody to catch, and the message is kept. */
+    /* Without a C++ runtime the caller is C code, which cannot catch: the message is stored. */
     if (throw_runtime_error != NULL)
         throw_runtime_error(text);
 }
 
-/* PyTorch prints these; a library does not. The text of the latest is kept. */
+/* Stores the text of a warning. PyTorch prints it; a library does not. */
 void aoti_torch_warn(const char *function, const char *file, uint32_t line, const char *message)
 {
     aoticache_shim_fail("warning: %s (%s at %s:%u)", message != NULL ? message : "", function != NULL ? function : "?",

@@ -1,6 +1,6 @@
 /*
- * shim/tensors/free_lists: what happens when a list is empty or full, when a thread uses the shim for the first time,
- * and when it ends.
+ * shim/tensors/free_lists: handles an empty or full list, the first use of the shim by a thread, and the end of a
+ * thread.
  */
 #include "runtime/shim/tensors/free_lists.h"
 
@@ -22,7 +22,10 @@ static void *allocate_block(enum shim_free_list list)
     return malloc(block_bytes[list]);
 }
 
-/* Rounded up by an eighth at most, so that a tensor which grows a little at each run finds its former block. */
+/*
+ * Allocates a block, rounded up by an eighth at most, so that a tensor which grows a little at each run fits into its
+ * former block.
+ */
 static void *allocate_large(size_t bytes, size_t *ret_bytes)
 {
     size_t unit = 64;
@@ -90,7 +93,7 @@ static void free_lists(void *argument)
     free(lists);
 }
 
-/* Threads that end call free_lists(): this library must not be unloaded before them, whoever closes it. */
+/* Pins this library. Threads that end call free_lists(), so it must not be unloaded before them. */
 static bool pin_this_library(void)
 {
     Dl_info info;
@@ -106,7 +109,7 @@ static void create_key(void)
     have_key = pin_this_library() && pthread_key_create(&lists_key, free_lists) == 0;
 }
 
-/* A thread without lists (out of memory, out of keys, ending) works, slower. */
+/* Creates the lists. A thread without lists (out of memory, out of keys, ending) works, but is slower. */
 static struct shim_free_lists *create_lists(void)
 {
     if (thread_is_ending)
@@ -132,7 +135,7 @@ void aoticache_shim_block_release(enum shim_free_list list, void *block)
 {
     struct shim_free_lists *lists = aoticache_shim_free_lists;
     if (lists != NULL || (lists = create_lists()) == NULL) {
-        free(block); /* the list is full, or there is none */
+        free(block); /* the list is full or does not exist */
         return;
     }
     shim_block_give(list, block);
@@ -153,7 +156,7 @@ void *aoticache_shim_large_take(size_t bytes, size_t *ret_bytes)
 {
     struct shim_free_lists *lists = aoticache_shim_free_lists;
     uint32_t best = SHIM_LARGE_KEPT;
-    size_t best_bytes = 2 * bytes; /* a larger block is for a larger tensor; bytes that overflow find none */
+    size_t best_bytes = 2 * bytes; /* larger blocks are for larger tensors; on overflow none is found */
     for (uint32_t i = lists != NULL ? lists->larges : 0; i-- > 0;) {
         if (lists->large[i].bytes >= bytes && lists->large[i].bytes < best_bytes) {
             best = i;

@@ -1,10 +1,10 @@
 /*
- * shim/tensors/free_lists: free lists of the calling thread for what every run of a kernel makes and drops: handles,
- * tensors, storages, memory to work in.
+ * shim/tensors/free_lists: free lists of the calling thread for blocks that every run of a kernel makes and drops:
+ * handles, tensors, storages, workspaces.
  *
- * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come
- * from the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept,
- * so that it sees every allocation and release.
+ * A block that another thread made may be added to this thread's list: all blocks of a list have the same size and come
+ * from the C library. Lists are bounded, and freed when their thread ends. Under AddressSanitizer nothing is kept, so
+ * that it sees every allocation and release.
  *
  * The thread's lists are freed by a destructor in this library, which therefore stays loaded once it has made them.
  */
@@ -23,7 +23,7 @@
 #endif
 #endif
 
-/* name, bytes of a block, how many a thread keeps. Storages: 64 bytes of header, then the data. */
+/* Name, bytes of a block, number of blocks that a thread keeps. Storages: 64 bytes of header, then the data. */
 #define SHIM_FREE_LIST(X)   \
     X(HANDLE, 16, 64)       \
     X(TENSOR, 256, 32)      \
@@ -41,7 +41,7 @@ enum shim_free_list {
     SHIM_FREE_NONE = SHIM_FREE_LISTS /* a block of its own size */
 };
 
-/* How many large blocks a thread keeps, and how many bytes all of them have. */
+/* Limits of the large blocks that a thread keeps: their number, and their bytes together. */
 enum { SHIM_LARGE_KEPT = 32, SHIM_LARGE_KEPT_BYTES = 64 << 20 };
 
 struct shim_large_block {
@@ -60,14 +60,15 @@ struct shim_free_lists {
 };
 
 /*
- * A block of any size, aligned to 64 bytes; NULL: out of memory. The C library gives the end of its heap back to the kernel
- * when a run has dropped its tensors, and the next run then pays a page fault for each 4 KiB of them, a tenth of a small
- * model's time. *ret_bytes is what the block has, at least `bytes`, and goes back with it.
+ * Returns a block of any size, aligned to 64 bytes; NULL: out of memory. Keeping blocks avoids that the C library gives
+ * the end of its heap back to the kernel when a run has dropped its tensors, and that the next run pays a page fault
+ * for each 4 KiB of them, a tenth of a small model's time. *ret_bytes is the size of the block, at least `bytes`; pass
+ * it when giving the block back.
  */
 void *aoticache_shim_large_take(size_t bytes, size_t *ret_bytes);
 void aoticache_shim_large_give(void *block, size_t bytes);
 
-/* The slow sides: an empty list, a full one, none yet. */
+/* The slow paths: an empty list, a full one, no lists yet. */
 void *aoticache_shim_block_allocate(enum shim_free_list list);
 void aoticache_shim_block_release(enum shim_free_list list, void *block);
 
@@ -85,13 +86,16 @@ static inline void shim_block_give(enum shim_free_list list, void *block)
 
 #else
 
-/* Initial-exec: eight bytes of the static block, and an access costs one instruction instead of a call. */
+/* Initial-exec: takes eight bytes of the static TLS block, and an access costs one instruction instead of a call. */
 extern __thread struct shim_free_lists *aoticache_shim_free_lists
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 extern const uint32_t aoticache_shim_free_kept[SHIM_FREE_LISTS] __attribute__((visibility("hidden")));
 
-/* A block of the list's size, 64-byte aligned where it is a storage, else as malloc gives it; NULL: out of memory. */
+/*
+ * Returns a block of the list's size, 64-byte aligned for a storage, otherwise aligned as by malloc; NULL: out of
+ * memory.
+ */
 static inline void *shim_block_take(enum shim_free_list list)
 {
     struct shim_free_lists *mine = aoticache_shim_free_lists;

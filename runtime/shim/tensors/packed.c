@@ -1,10 +1,10 @@
 /*
  * shim/tensors/packed: weights that a compile has laid out for oneDNN, which Inductor's `freezing` does.
  *
- * Such a constant is in the library as oneDNN has it in memory, in blocks of channels, with the bytes of oneDNN's memory
- * descriptor beside it. Its elements are put into order once, when the constant is made, so that every operator can
- * read it, whichever oneDNN is here, and whether there is one. The tensor still says that its layout is oneDNN's: as in
- * PyTorch, no other tensor can replace it.
+ * Such a constant is stored in the library in oneDNN's memory layout, in blocks of channels, together with the bytes of
+ * oneDNN's memory descriptor. Its elements are reordered once, when the constant is made, so that every operator can
+ * read it with any version of oneDNN, or without it. The tensor still reports oneDNN's layout: as in PyTorch, no other
+ * tensor can replace it.
  *
  * Source: ideep::tensor::desc's serialisation, and struct dnnl_memory_desc (oneDNN 3.12, src/common/memory_desc.hpp).
  */
@@ -15,7 +15,7 @@
 
 enum { MAX_NDIM = 12, ONEDNN_BLOCKED = 2 };
 
-/* The places of what is read here of the 772 bytes that PyTorch 2.13 writes. */
+/* Offsets of the fields that are read from the 772 bytes that PyTorch 2.13 writes. */
 enum {
     METADATA_BYTES = 772,
     AT_NDIM = 4,
@@ -57,7 +57,7 @@ static bool is_zero(const uint8_t *metadata, int at, int bytes)
     return bytes == 0;
 }
 
-/* oneDNN's number of a dtype; 0: none that weights are packed in. */
+/* Returns oneDNN's number for a dtype; 0: packed weights do not have this dtype. */
 static int32_t onednn_dtype(int32_t dtype)
 {
     switch (dtype) {
@@ -75,8 +75,9 @@ static int32_t onednn_dtype(int32_t dtype)
 }
 
 /*
- * What the flags say of a weight of int8: sums that are added to a product's, for inputs that are signed (1) or have a zero
- * point (8). They lie behind the elements and are not needed. With other flags the elements are not the weight's own.
+ * Returns whether the flags of an int8 weight are supported. Flags 1 and 8 stand for sums for signed inputs and for
+ * inputs with a zero point, which are stored after the elements and not needed. With other flags the elements are not
+ * those of the weight.
  */
 static bool are_flags_known(const uint8_t *metadata, int32_t dtype)
 {
@@ -84,7 +85,7 @@ static bool are_flags_known(const uint8_t *metadata, int32_t dtype)
     return is_zero(metadata, AT_FLAGS + 4, 4) && (flags & ~(dtype == AOTICACHE_DTYPE_INT8 ? 1 | 8 : 0)) == 0;
 }
 
-/* Whether sizes, blocks and strides are such that each element lies inside of the padded tensor. */
+/* Returns whether sizes, blocks and strides keep each element inside of the padded tensor. */
 static bool is_sound(const struct layout *l, int64_t numel)
 {
     int64_t elements = 1, room = 1, inner[MAX_NDIM], reach = 0, block = 1;
@@ -139,7 +140,10 @@ static AOTITorchError read_layout(const char *function, int32_t dtype, int64_t n
     return SHIM_SUCCESS;
 }
 
-/* Where index `at` of dimension d puts an element: the sum over all dimensions is its place. */
+/*
+ * Returns the part of an element's position that comes from index `at` of dimension d: the sum over all dimensions is
+ * the position.
+ */
 static int64_t place_of(const struct layout *l, int d, int64_t at)
 {
     int64_t place = 0, step = 1;
@@ -164,9 +168,9 @@ static void copy_line(char *to, const char *from, const int64_t *places, int64_t
 }
 
 /*
- * Of a quantised linear layer's weight, inputs x outputs, the inputs become innermost. An LSTM's weight has the dimensions
- * layers, directions, inputs, gates and units, of which the shim wants the inputs innermost, as they are in PyTorch's own
- * weight. Everything else is contiguous.
+ * Chooses the order of dimensions. In the weight of a quantised linear layer, inputs x outputs, the inputs become
+ * innermost. An LSTM's weight has the dimensions layers, directions, inputs, gates and units; its inputs become
+ * innermost, as in PyTorch's own weight. Everything else is contiguous.
  */
 static void choose_order(const struct layout *l, int32_t dtype, int ret_order[MAX_NDIM])
 {
@@ -210,8 +214,8 @@ static bool unpack(const struct layout *l, const int order[MAX_NDIM], const char
 }
 
 /*
- * Strides of a tensor with `ndim` sizes over the elements in order. The dimensions of the tensor are the layout's, but
- * those of a weight in groups: PyTorch has the groups in the outputs.
+ * Computes strides of a tensor with `ndim` sizes over the ordered elements. The tensor has the layout's dimensions,
+ * except a weight in groups: in PyTorch the groups are part of the outputs.
  */
 static void order_strides(const struct layout *l, const int order[MAX_NDIM], int64_t ndim, const int64_t *sizes,
                           int64_t ret_strides[MAX_NDIM])
@@ -224,7 +228,7 @@ static void order_strides(const struct layout *l, const int order[MAX_NDIM], int
     }
 }
 
-/* Makes a tensor of the elements in order; `sizes` are PyTorch's. */
+/* Makes a tensor of the ordered elements; `sizes` are PyTorch's. */
 static AOTITorchError make_unpacked(const char *function, const void *data, int64_t ndim, const int64_t *sizes,
                                     int32_t dtype, const uint8_t *metadata, int64_t metadata_bytes,
                                     AtenTensorHandle *ret_tensor)

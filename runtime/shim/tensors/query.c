@@ -1,19 +1,19 @@
 /*
- * shim/tensors/query: what a tensor looks like. Every pointer given out is borrowed from the tensor.
+ * shim/tensors/query: properties of a tensor. Every returned pointer is borrowed from the tensor.
  */
 #include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 
-/* A function that gives one property of the tensor `it`. */
-#define DEFINE_QUERY(function, type, ret_value, value)                  \
-    AOTITorchError function(AtenTensorHandle tensor, type *ret_value)   \
-    {                                                                   \
-        SHIM_CHECK_TENSOR(tensor);                                      \
-        SHIM_CHECK_RESULT(ret_value);                                   \
-        const struct shim_tensor *it = tensor->tensor;                  \
-        (void)it; /* not used where all tensors give the same answer */ \
-        *ret_value = value;                                             \
-        return SHIM_SUCCESS;                                            \
+/* Defines a function that returns one property of the tensor `it`. */
+#define DEFINE_QUERY(function, type, ret_value, value)                \
+    AOTITorchError function(AtenTensorHandle tensor, type *ret_value) \
+    {                                                                 \
+        SHIM_CHECK_TENSOR(tensor);                                    \
+        SHIM_CHECK_RESULT(ret_value);                                 \
+        const struct shim_tensor *it = tensor->tensor;                \
+        (void)it; /* unused if all tensors have the same value */     \
+        *ret_value = value;                                           \
+        return SHIM_SUCCESS;                                          \
     }
 
 DEFINE_QUERY(aoti_torch_get_data_ptr, void *, ret_data, it->data)

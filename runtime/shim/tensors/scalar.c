@@ -1,8 +1,8 @@
 /*
  * shim/tensors/scalar: single elements: a number out of a tensor, a tensor out of a number.
  *
- * As at::Tensor::item() followed by c10::Scalar::to<T>(): what does not fit is an error, never a wrapped number; a
- * fraction is cut off.
+ * Works as at::Tensor::item() followed by c10::Scalar::to<T>(): a value that does not fit is an error, never a wrapped
+ * number; a fraction is cut off.
  */
 #include "runtime/shim/tensors/convert.h"
 #include "runtime/shim/tensors/small_float.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* An element as it was read: which member counts is said by the class. */
+/* An element as it was read: the class determines the valid member. */
 struct scalar {
     enum shim_class kind;
     union {
@@ -84,8 +84,8 @@ static AOTITorchError item_as_double(const char *function, AtenTensorHandle hand
 }
 
 /*
- * Reads an item of any class as a whole number between minimum and maximum; a negative one may wrap into an unsigned type, as
- * there.
+ * Reads an item of any class as an integer between minimum and maximum; a negative one may wrap into an unsigned type,
+ * as in PyTorch.
  */
 static AOTITorchError item_as_int(const char *function, AtenTensorHandle handle, int64_t minimum, uint64_t maximum,
                                   uint64_t *ret_value)
@@ -111,7 +111,7 @@ static AOTITorchError item_as_int(const char *function, AtenTensorHandle handle,
     double value = scalar.value.as_double; /* also the real part of a complex one */
     if (scalar.kind == SHIM_CLASS_COMPLEX128 && scalar.value.as_complex[1] != 0)
         return fail_range(function);
-    /* (double)maximum may round up to a power of two that no longer fits: it must lie below, then. */
+    /* (double)maximum may round up to a power of two that no longer fits: then the value must be below it. */
     if (!(value >= (double)minimum && value < (double)maximum + (maximum < (UINT64_C(1) << 53) ? 1.0 : 0.0)))
         return fail_range(function);
     *ret_value = value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
@@ -219,7 +219,7 @@ AOTITorchError aoti_torch_item_complex64(AtenTensorHandle tensor, shim_complex64
     return SHIM_SUCCESS;
 }
 
-/* ---- tensors without dimensions ---- */
+/* ---- zero-dimensional tensors ---- */
 
 static AOTITorchError tensor_of(const char *function, int32_t dtype, const void *value, AtenTensorHandle *ret_tensor)
 {

@@ -1,5 +1,5 @@
 /*
- * shim/tensors/shape: sizes and strides: checking them, measuring them, the questions that copies ask of them.
+ * shim/tensors/shape: checks and measures sizes and strides, and has the predicates that copies need.
  *
  * Definitions follow PyTorch's (c10/core/Contiguity.h, ATen/EmptyTensor.h, ATen/ExpandUtils.h), so that a clone has the
  * strides that it has there.
@@ -42,7 +42,7 @@ AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const 
     for (int64_t d = 0; d < ndim; d++) {
         bad |= (sizes[d] | strides[d]) < 0;
         empty |= sizes[d] == 0;
-        /* A product that overflows before a zero comes is still an error, as PyTorch has it. */
+        /* A product that overflows before a size of zero is still an error, as in PyTorch. */
         bad |= __builtin_mul_overflow(numel, sizes[d], &numel);
         bad |= sizes[d] > 0 &&
                (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || __builtin_add_overflow(last, step, &last));
@@ -123,7 +123,10 @@ bool aoticache_shim_overlap(const struct shim_tensor *a, const struct shim_tenso
     return a_begin < b_begin + aoticache_shim_span_bytes(b) && b_begin < a_begin + aoticache_shim_span_bytes(a);
 }
 
-/* Compares two dimensions. 1: a lies outside b in memory, -1: inside, 0: cannot be told (a stride of zero), the order stays. */
+/*
+ * Compares two dimensions. 1: a is outside b in memory, -1: inside, 0: unknown (a stride of zero), the order does not
+ * change.
+ */
 static int compare_dimensions(const struct shim_tensor *tensor, int a, int b)
 {
     int64_t stride_a = tensor->strides[a], stride_b = tensor->strides[b];

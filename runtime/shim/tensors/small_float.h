@@ -1,9 +1,9 @@
 /*
  * shim/tensors/small_float: the 16-bit and 8-bit floating point formats, to and from float.
  *
- * Round to nearest, ties to even; what is too large becomes what PyTorch makes of it: infinity where the format has
- * one, else NaN, but for e4m3fn the largest number (since 2.13; NaN before). Source of the formats: IEEE 754 half,
- * bfloat16, and torch/headeronly/util/Float8_*.h.
+ * Rounds to nearest, ties to even. As in PyTorch, a value that is too large becomes infinity if the format has one,
+ * otherwise NaN, except for e4m3fn: the largest number from PyTorch 2.13 on, NaN in older versions. Source of the
+ * formats: IEEE 754 half, bfloat16, and torch/headeronly/util/Float8_*.h.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_SMALL_FLOAT_H
 #define AOTICACHE_RUNTIME_SHIM_SMALL_FLOAT_H
@@ -40,14 +40,14 @@ static inline uint16_t bfloat16_of_float(float value)
 }
 
 /*
- * A format with a sign, an exponent and `mantissa_bits`, all values of it that float has exactly.
+ * A format with a sign, an exponent and `mantissa_bits`. Float represents all its values exactly.
  */
 struct small_float {
     int mantissa_bits;
     int bias;
     uint32_t sign;       /* the sign's bit */
     uint32_t max_finite; /* the largest finite code without its sign */
-    uint32_t overflow;   /* what is larger */
+    uint32_t overflow;   /* the code for larger values */
     uint32_t nan;
     bool has_infinity;  /* the all-ones exponent is special, as in IEEE 754 */
     bool unsigned_zero; /* "fnuz": the code of minus zero is the only NaN */
@@ -71,7 +71,7 @@ static inline float small_float_decode(const struct small_float *format, uint32_
             return float_of_bits(0x7fc00000u | sign | (format->has_infinity ? magnitude << drop : 0));
         return float_of_bits(0x7f800000u | sign);
     }
-    if (magnitude >> format->mantissa_bits == 0) { /* zero and subnormals: whole multiples of the smallest */
+    if (magnitude >> format->mantissa_bits == 0) { /* zero and subnormals: multiples of the smallest one */
         float unit = float_of_bits((uint32_t)(127 + 1 - format->bias - format->mantissa_bits) << 23);
         return float_of_bits(float_bits((float)magnitude * unit) | sign);
     }
@@ -110,7 +110,7 @@ static inline uint16_t float16_of_float(float value)
     return (uint16_t)small_float_encode(&format_float16, value);
 }
 
-/* An exponent alone: powers of two from 2^-127 to 2^127, and NaN. */
+/* Decodes a format that has only an exponent: powers of two from 2^-127 to 2^127, and NaN. */
 static inline float float_of_e8m0(uint8_t code)
 {
     if (code == 0xff)

@@ -1,5 +1,5 @@
 /*
- * shim/tensors/tensor: making and dropping storages, tensors and handles.
+ * shim/tensors/tensor: makes and drops storages, tensors and handles.
  */
 #include "runtime/shim/tensors/tensor.h"
 
@@ -18,7 +18,7 @@ static enum shim_free_list list_for(size_t bytes)
     return bytes <= 4096 ? SHIM_FREE_STORAGE_4K : SHIM_FREE_NONE;
 }
 
-/* Owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
+/* Makes owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
 static struct shim_storage *storage_create(size_t bytes)
 {
     enum shim_free_list list = list_for(bytes);
@@ -39,7 +39,7 @@ static struct shim_storage *storage_create(size_t bytes)
     return storage;
 }
 
-/* The caller's memory; deleter (may be NULL) is called with the last reference, not on failure. */
+/* Wraps the caller's memory; deleter (may be NULL) is called with the last reference, not on failure. */
 static struct shim_storage *storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context)
 {
     struct shim_storage *storage = shim_block_take(SHIM_FREE_STORAGE);
@@ -165,7 +165,7 @@ AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_st
     tensor->offset = offset;
     tensor->storage = storage;
     tensor->packed = NULL;
-    /* PyTorch gives NULL for tensors without elements. */
+    /* PyTorch returns NULL for tensors without elements. */
     tensor->data = numel > 0 ? (char *)storage->data + (size_t)offset * item_bytes : NULL;
     handle->tensor = tensor;
     *ret_handle = handle;
@@ -223,7 +223,7 @@ AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes, cons
     return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
 }
 
-/* Without a device that copies from it, pinned memory is memory. */
+/* Allocates ordinary memory: no device copies from it, so it need not be pinned. */
 AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                int32_t dtype, int32_t device_type, int32_t device_index,
                                                AtenTensorHandle *ret_tensor)
@@ -243,7 +243,7 @@ static AOTITorchError wrap_blob(const char *function, void *data, int64_t ndim, 
     AOTITorchError status =
         aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_tensor);
     if (status == SHIM_SUCCESS)
-        storage->deleter = deleter; /* only now: on failure the memory stays the caller's */
+        storage->deleter = deleter; /* only now: on failure the caller keeps the memory */
     return status;
 }
 
@@ -256,7 +256,7 @@ AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, cons
     SHIM_CHECK_RESULT(ret_tensor);
     if (aoticache_shim_check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
         return SHIM_FAILURE;
-    if (data == NULL) /* PyTorch's answer too: constants without data are empty ones */
+    if (data == NULL) /* as in PyTorch: constants without data are empty */
         return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
     return wrap_blob(__func__, data, ndim, sizes, strides, storage_offset, dtype, NULL, NULL, ret_tensor);
 }

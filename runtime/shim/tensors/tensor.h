@@ -1,12 +1,12 @@
 /*
  * shim/tensors/tensor: what a tensor is in a process without PyTorch.
  *
- * As in PyTorch there are three levels: a handle (one owner's reference, AtenTensorHandle), the tensor that handles
- * share (dtype, sizes, strides, offset), the storage that tensors share (memory). aoti_torch_new_tensor_handle()
+ * As in PyTorch there are three levels: the handle (one owner's reference, AtenTensorHandle), the tensor that handles
+ * share (dtype, sizes, strides, offset), and the storage that tensors share (memory). aoti_torch_new_tensor_handle()
  * shares the tensor; a view shares the storage; aoti_torch_assign_tensors() makes a handle point to another tensor.
  *
- * Thread safety: a tensor and its storage may be used and dropped from any thread; one handle belongs to one thread
- * at a time, as everything that changes a tensor's data does.
+ * Thread safety: a tensor and its storage may be used and dropped from any thread; only one thread at a time may use a
+ * handle, or change a tensor's data.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_TENSOR_H
 #define AOTICACHE_RUNTIME_SHIM_TENSOR_H
@@ -20,21 +20,21 @@
 /*
  * ---- failures (failure.c) ----
  *
- * The interface knows only a status; the text goes to storage of the calling thread, where
- * torch_exception_get_what_without_backtrace() finds it.
+ * The interface returns only a status; the text is stored for the calling thread, for
+ * torch_exception_get_what_without_backtrace().
  */
 
 enum { SHIM_SUCCESS = 0, SHIM_FAILURE = 1 };
 
 #define SHIM_MESSAGE_BYTES 512
 
-/* Keeps the text and returns SHIM_FAILURE, so that a failure is one statement. */
+/* Stores the text and returns SHIM_FAILURE, so that a failure is one statement. */
 AOTITorchError aoticache_shim_fail(const char *format, ...) AOTICACHE_PRINTF(1, 2) __attribute__((cold));
 
-/* "function: out of memory for BYTES bytes". */
+/* Fails with "function: out of memory for BYTES bytes". */
 AOTITorchError aoticache_shim_fail_memory(const char *function, size_t bytes) __attribute__((cold));
 
-/* The dtype's name, or "dtype 99" written to `buffer`. */
+/* Returns the dtype's name, or "dtype 99" written to `buffer`. */
 #define SHIM_DTYPE_TEXT_BYTES 32
 const char *aoticache_shim_dtype_text(int32_t dtype, char buffer[SHIM_DTYPE_TEXT_BYTES]);
 
@@ -53,23 +53,23 @@ struct shim_storage {
     size_t bytes;
     shim_deleter deleter; /* NULL: the data is part of this block, or borrowed */
     void *context;
-    size_t block_bytes; /* of a large block */
+    size_t block_bytes; /* size of a large block */
 };
 
 /*
- * What a tensor has whose layout is oneDNN's (packed.c). Its elements never change, so that an operator may keep a copy in a
- * form of its own.
+ * Data of a tensor in oneDNN's layout (packed.c). Its elements never change, so an operator may keep a copy in another
+ * form.
  */
 struct shim_packed {
-    _Atomic(void *) prepared;              /* NULL until an operator puts it there, once */
-    void (*_Atomic free_prepared)(void *); /* set before it; tells operators apart */
+    _Atomic(void *) prepared;              /* NULL until an operator sets it, once */
+    void (*_Atomic free_prepared)(void *); /* set earlier; identifies the operator */
 };
 
-/* Whether an operator, whose copies this frees, may keep one: false if another operator does. */
+/* Returns whether an operator, whose copies `free_prepared` frees, may keep a copy: false if another operator does. */
 bool aoticache_shim_packed_claim(struct shim_packed *packed, void (*free_prepared)(void *));
-/* After a claim. Takes a copy, and returns the one that is kept: another thread's if that was first. */
+/* Stores a copy, after a claim, and returns the stored one: another thread's if that was first. */
 void *aoticache_shim_packed_keep(struct shim_packed *packed, void *made);
-/* Frees the copy. Nobody else uses the weight. */
+/* Frees the copy. No other thread may be using the weight. */
 void aoticache_shim_packed_clear(struct shim_packed *packed);
 
 struct shim_tensor {
@@ -78,10 +78,10 @@ struct shim_tensor {
     int32_t ndim;
     uint32_t item_bytes;
     int64_t numel;
-    int64_t offset; /* of the first element in the storage, in elements */
-    void *data;     /* of the first element; NULL where there is none */
+    int64_t offset; /* position of the first element in the storage, in elements */
+    void *data;     /* address of the first element; NULL if there is none */
     struct shim_storage *storage;
-    struct shim_packed *packed; /* of a weight in oneDNN's layout; else NULL */
+    struct shim_packed *packed; /* for a weight in oneDNN's layout; otherwise NULL */
     int64_t *sizes;             /* sizes and strides: inline_dims, or one block of 2 * ndim numbers */
     int64_t *strides;
     int64_t inline_dims[2 * SHIM_INLINE_NDIM];
@@ -98,7 +98,7 @@ _Static_assert(sizeof(struct shim_tensor) <= 256, "the free lists' blocks hold a
 
 struct shim_extent {
     int64_t numel;
-    size_t storage_bytes; /* what a storage needs to hold all elements, the offset included */
+    size_t storage_bytes; /* bytes of a storage for all elements, the offset included */
 };
 
 /*
@@ -108,16 +108,19 @@ struct shim_extent {
 AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                       int64_t offset, size_t item_bytes, struct shim_extent *ret_extent);
 bool aoticache_shim_is_contiguous(const struct shim_tensor *tensor);
-/* Every element of a gapless piece of memory is hit exactly once, in whatever order of dimensions. */
+/* Returns whether the elements fill a range of memory without gaps, each once, in any order of dimensions. */
 bool aoticache_shim_is_dense(const struct shim_tensor *tensor);
-/* Bytes from the first element to behind the last. */
+/* Returns the bytes from the first element to the end of the last. */
 size_t aoticache_shim_span_bytes(const struct shim_tensor *tensor);
-/* Both without gaps and sharing bytes: they overlap. With gaps nobody can say quickly; PyTorch lets that pass. */
+/*
+ * Returns whether both tensors have no gaps and share bytes. With gaps this is slow to find out, and PyTorch does not
+ * check it.
+ */
 bool aoticache_shim_overlap(const struct shim_tensor *a, const struct shim_tensor *b);
-/* Strides without gaps in the same order of dimensions as the tensor's: what a clone has. */
+/* Computes strides without gaps in the tensor's order of dimensions, as a clone has them. */
 void aoticache_shim_dense_strides(const struct shim_tensor *tensor, int64_t ret_strides[SHIM_MAX_NDIM]);
 
-/* Bytes of one element; 0: not a dtype. */
+/* Returns the bytes of one element; 0: not a dtype. */
 static inline uint32_t shim_item_bytes(int32_t dtype)
 {
     static const uint8_t bytes[] = {
@@ -133,25 +136,25 @@ static inline uint32_t shim_item_bytes(int32_t dtype)
 /* ---- tensors (tensor.c) ---- */
 
 /*
- * A tensor over `storage`, whose reference is taken, on failure too. The shape has been measured. A NULL storage is
- * out of memory. Messages begin with `function`.
+ * Makes a tensor over `storage`, whose reference it takes, even on failure. The shape has been measured. A NULL storage
+ * means out of memory. Messages begin with `function`.
  */
 AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
                                             int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
                                             int64_t numel, AtenTensorHandle *ret_handle);
-/* A view of `tensor`'s storage; refused where it would leave the storage. */
+/* Makes a view of `tensor`'s storage; fails if it would leave the storage. */
 AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shim_tensor *tensor, int32_t dtype,
                                           int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
                                           AtenTensorHandle *ret_handle);
-/* What is not a dtype, not on the CPU, not strided is refused. */
+/* Fails unless dtype, device (the CPU) and layout (strided) are valid. */
 AOTITorchError aoticache_shim_check_options(const char *function, int32_t dtype, int32_t device_type);
 AOTITorchError aoticache_shim_check_layout(const char *function, int32_t layout);
 
-/* Fresh memory. */
+/* Makes a tensor of fresh memory. */
 AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, const int64_t *sizes,
                                            const int64_t *strides, int32_t dtype, AtenTensorHandle *ret_handle);
 
-/* Whether handle is one of a defined tensor; the message names `function`. */
+/* Returns whether the handle belongs to a defined tensor; the message names `function`. */
 static inline bool shim_is_defined(AtenTensorHandle handle)
 {
     return handle != NULL && handle->tensor != NULL;
@@ -170,7 +173,7 @@ AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHan
             return aoticache_shim_fail("%s: no place for the result (%s is NULL)", __func__, #pointer); \
     } while (0)
 
-/* ---- counting ---- */
+/* ---- reference counts ---- */
 
 #if defined(__has_include)
 #if __has_include(<sys/single_threaded.h>)
@@ -184,14 +187,17 @@ AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHan
 
 static inline void shim_ref(_Atomic uint32_t *refs)
 {
-    /* A locked addition costs as much as the rest of the function; a process with one thread needs none. */
+    /* A locked addition costs as much as the rest of the function; a process with one thread does not need it. */
     if (SHIM_SINGLE_THREADED)
         atomic_store_explicit(refs, atomic_load_explicit(refs, memory_order_relaxed) + 1, memory_order_relaxed);
     else
         atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
 }
 
-/* Whether this was the last reference. Whoever holds the only one cannot be raced by somebody who takes another. */
+/*
+ * Drops a reference; returns whether it was the last. No other thread can add a reference while the caller holds the
+ * only one.
+ */
 static inline bool shim_unref(_Atomic uint32_t *refs)
 {
     uint32_t count = atomic_load_explicit(refs, memory_order_acquire);

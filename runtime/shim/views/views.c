@@ -1,7 +1,7 @@
 /*
- * shim/views/views: tensors over the storage of another one: what generated code asks for by sizes and strides,
- * operators that give a tensor another shape without touching its elements, and those that change the shape of the
- * tensor itself. reshape copies where no view has the shape.
+ * shim/views/views: tensors over the storage of another one: views with given sizes and strides, operators that return
+ * a tensor with another shape but the same elements, and operators that change the shape of the tensor itself. reshape
+ * copies if no view has the shape.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
@@ -24,7 +24,7 @@ AOTITorchError aoti_torch__reinterpret_tensor(AtenTensorHandle self, int64_t ndi
                                       ret_tensor);
 }
 
-/* The interface gives no number of dimensions: it is self's. */
+/* Makes a view. The interface does not pass the number of dimensions: it is self's. */
 AOTITorchError aoti_torch_as_strided(AtenTensorHandle self, const int64_t *sizes, const int64_t *strides,
                                      AtenTensorHandle *ret_tensor)
 {
@@ -201,7 +201,7 @@ AOTITorchError aoti_torch_aten_narrow(AtenTensorHandle self, int64_t dim, int64_
     return narrow(__func__, self, dim, start, length, ret_0);
 }
 
-/* Infers a size of -1, of which there may be one: what the others leave. */
+/* Infers a size of -1, of which there may be one, from the others. */
 static AOTITorchError infer_sizes(const char *function, int64_t numel, const int64_t *shape, int64_t ndim,
                                   int64_t *ret_sizes)
 {
@@ -228,8 +228,8 @@ static AOTITorchError infer_sizes(const char *function, int64_t numel, const int
 }
 
 /*
- * Finds strides by which `sizes` are a view of tensor: runs of dimensions that lie together in memory are split anew, one
- * after the other, from the last on. False: there are none.
+ * Finds strides by which `sizes` are a view of tensor: runs of dimensions that are contiguous in memory are split
+ * again, one after the other, from the last on. False: there are none.
  */
 static bool view_strides(const struct shim_tensor *tensor, int64_t ndim, const int64_t *sizes, int64_t *ret_strides)
 {
@@ -249,7 +249,7 @@ static bool view_strides(const struct shim_tensor *tensor, int64_t ndim, const i
             base = tensor->strides[d - 1];
         run = split = 1;
     }
-    for (; at >= 0; at--) /* of a single number, and ones in front */
+    for (; at >= 0; at--) /* sizes of a single number, and leading ones */
         ret_strides[at] = 1;
     return true;
 }

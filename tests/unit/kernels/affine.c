@@ -1,7 +1,7 @@
 /*
  * A kernel library for test_kernel.c: y = x * weight + doubled, with `doubled` folded from `weight`. It fails on
- * purpose: with a message where x[0] is -1, without one where it is -2, with one output made where it is -3, and
- * makes nothing where it is -4. Where it is -5, the input itself becomes the output.
+ * purpose: with a message if x[0] is -1, without one if it is -2, with one output made if it is -3, and makes nothing
+ * if it is -4. If it is -5, the input itself becomes the output.
  */
 #include "runtime/kernel.h"
 

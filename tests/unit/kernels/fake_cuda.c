@@ -1,6 +1,6 @@
 /*
- * A CUDA runtime for test_device.c, on a machine without one: memory is the CPU's, and what a stream was given has
- * ended when somebody has waited for it, or `fake_cuda_end` is set. The test reads the counters.
+ * A fake CUDA runtime for test_device.c, for machines without one: memory is CPU memory, and the work on a stream has
+ * ended once it was waited for, or if `fake_cuda_end` is set. The test reads the counters.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
  * A kernel library for test_container.c: y = x W^T + b + t, with W of 2 by 3, b of 2 (a buffer), t of 1 (made by
- * tracing), and `total`, the sum of W, folded. It reads W by its strides. Outputs: y, total, and what the run was: its
- * model, how many folds there were, how many runs there were at once at most.
+ * tracing), and `total`, the sum of W, folded. It reads W by its strides. Outputs: y, total, and facts about the run:
+ * its model, the number of folds, the largest number of concurrent runs.
  *
- * WEIGHTS: where they are. x[0] == -1 fails, x[0] == -2 takes 20 ms; fails to fold where W[0][0] is 666.
+ * WEIGHTS: how they are stored. x[0] == -1 fails, x[0] == -2 takes 20 ms; folding fails if W[0][0] is 666.
  */
 #include <stdatomic.h>
 #include <time.h>
@@ -26,7 +26,7 @@ static const float weight_data[16] = {1, 2, 3, 4, 5, 6}, bias_data[16] = {10, 20
 static const int64_t weight_sizes[] = {2, 3}, weight_strides[] = {3, 1}, two[] = {2}, three[] = {3}, one[] = {1};
 static atomic_int folds, running, most;
 
-/* The sum, by strides. */
+/* Returns the sum, using the strides. */
 static float sum(const aoticache_kernel_tensor *weight)
 {
     float total = 0;

@@ -1,4 +1,4 @@
-/* A kernel library for test_device.c: its input becomes its output, on whatever device. */
+/* A kernel library for test_device.c: its input becomes its output, on any device. */
 #include "runtime/kernel.h"
 
 static AOTIRuntimeError run(aoticache_kernel_call *call)

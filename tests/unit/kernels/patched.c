@@ -1,8 +1,8 @@
 /*
- * A kernel library for the tests of the holder: scale * x + offset, for tensors of float32 of the sizes that are written
- * into the finished file (tests/unit/patched_kernel.h): a library for each request, without a compiler for each. Inputs
- * after the first are added. With OUTPUTS more than one, output i is i more than output 0. With TAKES_SCALE the second input
- * is the scale, a number of float64.
+ * A kernel library for the tests of the holder: computes scale * x + offset, for float32 tensors of the sizes that are
+ * written into the finished file (tests/unit/patched_kernel.h): so there is a library for each request without
+ * compiling each. Inputs after the first are added. If OUTPUTS is more than one, output i is output 0 plus i. With
+ * TAKES_SCALE the second input is the scale, a float64 number.
  */
 #include "patched_order.h"
 #include "runtime/kernel.h"
@@ -23,7 +23,7 @@ static const volatile patched_order order = {.magic = PATCHED_MAGIC};
 
 static AOTIRuntimeError check_sizes(aoticache_kernel_call *call, const aoticache_kernel_tensor *x)
 {
-    if (order.ndim < 0) /* any */
+    if (order.ndim < 0) /* any sizes */
         return AOTICACHE_KERNEL_OK;
     if (order.ndim != x->ndim)
         return aoticache_kernel_fail(call, "made for %d dimensions", (int)order.ndim);

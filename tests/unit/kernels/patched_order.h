@@ -1,4 +1,4 @@
-/* What is written into a library made of patched.c: which sizes it serves and what it computes. */
+/* The data that is written into a library made from patched.c: which sizes it serves and what it computes. */
 #ifndef AOTICACHE_TESTS_PATCHED_ORDER_H
 #define AOTICACHE_TESTS_PATCHED_ORDER_H
 
@@ -11,7 +11,7 @@ typedef struct patched_order {
     int64_t ndim; /* -1: any sizes */
     int64_t sizes[4];
     double scale, offset;
-    uint64_t serial; /* so that no two libraries are alike */
+    uint64_t serial; /* so that all libraries differ */
 } patched_order;
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * |x| of float32[1], as a plain kernel. It also does what a kernel may get wrong, by the value of x: -100 fails with a
- * message, -200 without one, -300 makes no result. NOT_PLAIN: without the promise. CONSTANT: with a constant.
+ * |x| of float32[1], as a plain kernel. It also misbehaves as kernels may, depending on x: -100 fails with a message,
+ * -200 without one, -300 makes no result. NOT_PLAIN: does not promise to be plain. CONSTANT: with a constant.
  */
 #include "runtime/kernel.h"
 

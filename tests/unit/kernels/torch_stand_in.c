@@ -1,7 +1,7 @@
 /*
- * A stand-in for PyTorch's dispatcher, for the tests of the binding (tests/unit/binding_fixture.h): a library of its own
- * with the functions of the stable C ABI that the binding takes (not those for tensors), and the bridge's one. It counts
- * what is alive. An exception is a jump out of the call, since nothing may be done after one is thrown.
+ * A stand-in for PyTorch's dispatcher, for the tests of the binding (tests/unit/binding_fixture.h): a separate library
+ * with the functions of the stable C ABI that the binding uses (not those for tensors), and the function of the bridge.
+ * It counts live objects. An exception is a longjmp out of the call, since nothing may be done after one is thrown.
  */
 #include "eager/torch/bridge.h"
 
@@ -78,7 +78,7 @@ EXPORT int torch_list_size(list *self, size_t *ret_size)
     return 0;
 }
 
-/* As PyTorch's: of a tensor that makes no new handle, and the list's end is not that of its items. */
+/* Does the same as in PyTorch: makes no new handle for a tensor, and freeing the list does not free its items. */
 EXPORT int torch_list_get_item(list *self, size_t index, uint64_t *ret_item)
 {
     if (index >= self->count)
@@ -212,9 +212,9 @@ static uint64_t bypassed_now(void *registration)
     return 0;
 }
 
-EXPORT int stand_in_settings; /* of enum aoticache_bridge_setting */
+EXPORT int stand_in_settings; /* bits of enum aoticache_bridge_setting */
 
-/* at::globalContext() and what the binding asks it, by the names of their symbols. */
+/* at::globalContext() and the functions of it that the binding calls, by the names of their symbols. */
 EXPORT const void *_ZN2at13globalContextEv(void)
 {
     return &stand_in_settings;
@@ -236,7 +236,7 @@ static uint32_t num_threads(void)
     return stand_in_threads;
 }
 
-/* Kernels that ask these are sent on to the shim. */
+/* Functions for kernels, which forward to the shim. */
 static int32_t get_data_ptr(struct AtenTensorOpaque *tensor, void **ret_data)
 {
     (void)tensor;

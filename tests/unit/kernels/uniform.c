@@ -1,7 +1,7 @@
 /*
- * A kernel library for tests/race/race_container.c. Its output tells all that it read of its constants: SIZE elements
- * of `weight`, SIZE of `bias`, SIZE of `doubled`, halved again, which is folded from `weight`. Where these were set to
- * one value, and no run sees half of a change, all are that value. Fails where x is -1.
+ * A kernel library for tests/race/race_container.c. Its output has all that it read of its constants: SIZE elements of
+ * `weight`, SIZE of `bias`, SIZE of `doubled`, halved again, which is folded from `weight`. If these were set to one
+ * value, and no run sees half of a change, all are that value. Fails if x is -1.
  */
 #include "runtime/kernel.h"
 
