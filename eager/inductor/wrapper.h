@@ -465,7 +465,7 @@ template <class T> T &temporary_reference(T &&value)
 {
     return value;
 }
-/* Reads a tensor of one number; the wrapper's declarations contain the functions that it needs. */
+/* Creates a tensor of one number; the wrapper's declarations contain the functions that it needs. */
 #define SCALAR_TO_TENSOR(dtype, type)                                                   \
     inline RAIIAtenTensorHandle scalar_to_tensor_handle(type value)                     \
     {                                                                                   \

@@ -84,9 +84,9 @@ typedef struct aoticache_binding_operator_options {
     const char *dispatch_key; /* "CPU", "CUDA" */
     aoticache_device device;
     const aoticache_dynamic *dynamic; /* NULL: the context's policy */
-    aoticache_binding_fallback_fn
-        fallback; /* required without a bridge. Not used with a bridge, which has its own. After
-                                             * aoticache_binding_retire() it still gets calls */
+    /* Required without a bridge; not used with a bridge, which has its own. Also not used for an operator that was retired:
+     * PyTorch still has our function, with its first fallback. */
+    aoticache_binding_fallback_fn fallback;
     void *fallback_user;
 } aoticache_binding_operator_options;
 

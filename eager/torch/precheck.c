@@ -372,7 +372,7 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
     return number != 0 && number != -1;
 }
 
-/* Checks an exponent. PyTorch uses a reciprocal root: NaN for -inf, and -inf for -0; its compiler uses pow(): 0 and inf. */
+/* Checks an exponent. For -0.5 PyTorch uses a reciprocal root (NaN of -inf, -inf of -0), its compiler pow() (0 and inf). */
 static bool passes_exponent(const aoticache_value *exponent)
 {
     return exponent->kind != AOTICACHE_VALUE_DOUBLE || exponent->as.double_value != -0.5;
