@@ -105,8 +105,7 @@ static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticach
         call->write_set_bytes_in_last_block_(writer->archive, 1) != ARCHIVE_OK ||
         call->write_set_filter_option_(writer->archive, "zstd", "compression-level", level_text) != ARCHIVE_OK)
         return fail(writer, ret_error);
-    call->write_set_filter_option_(writer->archive, "zstd", "threads",
-                                   threads); /* since 3.6; older versions have no threads */
+    call->write_set_filter_option_(writer->archive, "zstd", "threads", threads); /* since 3.6; otherwise none */
     if (call->write_open_(writer->archive, writer, NULL, write_piece, NULL) != ARCHIVE_OK)
         return fail(writer, ret_error);
     return AOTICACHE_OK;
