@@ -410,8 +410,8 @@ aoticache_status aoticache_collection_check_clock(aoticache_collection *collecti
     return judge_clock(collection, unseen_ns(&last, &now), ret_error);
 }
 
-/* A failure is not reported: without the record the next collection merely knows less. A process killed between the
- * writes makes the next one believe the time. */
+/* A failure is not reported: without the record the next collection merely knows less. If a process is killed between the
+ * writes, the next collection trusts the time. */
 void aoticache_collection_record_clock(aoticache_collection *collection)
 {
     const struct moment now = read_moment();

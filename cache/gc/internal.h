@@ -54,7 +54,7 @@ typedef struct aoticache_remover {
 
     aoticache_index_removal *removals; /* what to remove */
     size_t count;
-    int64_t last_id; /* of the waiting objects listed so far */
+    int64_t last_id; /* number of the last listed waiting object */
 
     aoticache_thread_pool *pool;
     pthread_t thread;

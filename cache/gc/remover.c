@@ -191,7 +191,7 @@ static size_t next_chunk(const aoticache_remover *remover, const aoticache_index
     return in_chunk;
 }
 
-/* Adapts the size of a chunk to the available time: the index is queried in vain for files that are not reached. */
+/* Adapts the size of a chunk to the available time, because the index is queried needlessly for files that are not reached. */
 static void adapt_chunk(aoticache_remover *remover, size_t count, size_t reached)
 {
     const size_t next = reached < count ? reached : count + count / 8 + 1;

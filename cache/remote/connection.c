@@ -417,7 +417,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
 }
 
 /*
- * Waits before a failed request is repeated. A server that answered until now and then fails immediately may be restarting:
+ * Waits before a failed request is repeated. A server that has answered before and then fails immediately may be restarting:
  * a program that waits for a moment need not compile. Pauses vary at random by a half, so that machines do not come back
  * together. Returns false if the server did not answer before, or if no time is left.
  */

@@ -123,7 +123,7 @@ typedef struct aoticache_sender aoticache_sender;
 typedef struct aoticache_remotes {
     aoticache_remote *items;
     size_t count;
-    aoticache_sender *sender;  /* NULL: not needed so far */
+    aoticache_sender *sender;  /* NULL: not needed yet */
     bool is_finished;          /* and none will be created */
     pthread_mutex_t mutex;     /* protects the two members above */
     _Atomic bool is_abandoned; /* no more entries are sent */

@@ -179,9 +179,9 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
 }
 
 /*
- * What is stored in a directory is durable only if the directory's own name in the root is. Another process may have created
- * the directory a moment ago, and not have synced the root yet: so each process syncs the root once, when it first opens
- * such a directory for writing.
+ * A directory's contents are durable only if the directory's own name in the root is. Another process may have created the
+ * directory a moment ago, and not have synced the root yet: so each process syncs the root once, when it first opens such a
+ * directory for writing.
  */
 static aoticache_status make_name_durable(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {

@@ -392,7 +392,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     return index != NULL ? make_current(cache, index, ret_error) : AOTICACHE_OK;
 }
 
-/* Returns how many indexes this cache has had so far. */
+/* Returns how many indexes this cache has opened. */
 static unsigned count_opened(aoticache_cache *cache)
 {
     unsigned count = 0;

@@ -64,7 +64,7 @@ static int check_file(sqlite3_file *file, int result)
     return guarded->last_errno == 0 ? SQLITE_OK : result;
 }
 
-/* Returns SQLITE_FULL if the process's limit does not allow the file to become so long. */
+/* Returns SQLITE_FULL if the process's limit does not allow that length of the file. */
 static int check_length(sqlite3_file *file, sqlite3_int64 end)
 {
     if (aoticache_syscall_is_within_limit((uint64_t)end))

@@ -44,7 +44,7 @@ typedef struct aoticache_cli aoticache_cli;
  * "did you mean" follow from the table.
  */
 typedef enum aoticache_cli_kind {
-    AOTICACHE_CLI_KIND_NONE,     /* marks the last row of a table; a program without operands */
+    AOTICACHE_CLI_KIND_NONE,     /* ends a table; a program without operands */
     AOTICACHE_CLI_KIND_SET,      /* bool: set to true */
     AOTICACHE_CLI_KIND_CLEAR,    /* bool: set to false */
     AOTICACHE_CLI_KIND_TEXT,     /* const char *: the value, borrowed */

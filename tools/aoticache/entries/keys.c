@@ -13,7 +13,7 @@
 #define PREFIX_MINIMUM 4
 #define PREFIXES_LISTED 10
 
-/* What was found for one word of the command line; keys beyond the number listed are not kept. */
+/* The result for one word of the command line; keys beyond the number listed are not kept. */
 struct prefix {
     const char *word;
     char digits[AOTICACHE_DIGEST_HEX_BYTES]; /* in lower case */

@@ -91,7 +91,7 @@ void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *pin)
 
 /* ---- printing keys ---- */
 
-/* What was done to each key; a list has only `done`. */
+/* The result for each key; a list has only `done`. */
 struct outcome {
     const char *done, *not_done; /* "unpinned", "not pinned" */
     const bool *changed;         /* by key; NULL for a list */
