@@ -101,7 +101,7 @@ static aoticache_status open_files(aoticache_cache *cache, const aoticache_index
     return status;
 }
 
-/* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
+/* Opens the entry of a hit. ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
 static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
                                  aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)
@@ -329,7 +329,7 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
     return aoticache_cache_index_result(status, ret_error);
 }
 
-/* accept: NULL if an exact entry is wanted. */
+/* Looks up a request. accept: NULL if an exact entry is wanted. */
 static aoticache_status lookup_request(aoticache_cache *cache, const aoticache_request *request,
                                        aoticache_guard_fn accept, void *user, aoticache_artifact **ret_artifact,
                                        aoticache_error *ret_error)

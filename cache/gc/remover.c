@@ -122,8 +122,8 @@ static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
         aoticache_thread_pool_start(remover->pool, useful < most ? useful : most, remove_from_chunk, chunk);
 }
 
-/* If memory is short the number is not recorded: the removal stays on the list, and the next collection finds the object
- * gone. */
+/* Records that a removal is done. If memory is short it is not recorded: it stays on the list, and the next collection finds
+ * the object gone. */
 static void note_done(int64_t **done, size_t *count, size_t *capacity, int64_t id)
 {
     if (AOTICACHE_ARRAY_RESERVE(*done, *capacity, *count + 1))

@@ -38,8 +38,8 @@ struct aoticache_tar_writer {
 };
 
 /*
- * A piece may be written partly; the rest is then requested again. libarchive (3.6) leaks its buffers if an archive fails,
- * so it does not get the error: everything after it is discarded, and fail() reports it.
+ * Writes a piece. A piece may be written partly; the rest is then requested again. libarchive (3.6) leaks its buffers if an
+ * archive fails, so it does not get the error: everything after it is discarded, and fail() reports it.
  */
 static la_ssize_t write_piece(struct archive *archive, void *user, const void *bytes, size_t size)
 {
@@ -92,7 +92,7 @@ static int thread_count(void)
     return count < MOST_THREADS ? count : MOST_THREADS;
 }
 
-/* If libarchive would run a program to compress, that is refused: a library starts no programs. */
+/* Configures libarchive. If libarchive would run a program to compress, that is refused: a library starts no programs. */
 static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticache_error *ret_error)
 {
     const aoticache_archive_functions *call = writer->call;

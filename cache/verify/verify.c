@@ -73,7 +73,8 @@ static aoticache_status report_damaged_index(aoticache_verification *verificatio
     return AOTICACHE_OK;
 }
 
-/* A read-only cache that was opened without an index finds nothing, which is correct only if it is empty. */
+/* Reports a missing index. A read-only cache that was opened without an index finds nothing, which is correct only if it is
+ * empty. */
 static aoticache_status explain_no_index(aoticache_verification *verification, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = verification->cache->directory;
@@ -144,7 +145,8 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
 
 /* ---- the whole verification ---- */
 
-/* Lost entries are restored even if the run was stopped: the next one will not see their manifests again. */
+/* Checks the objects. Lost entries are restored even if the run was stopped: the next one will not see their manifests
+ * again. */
 static aoticache_status check_objects(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_verification_check_objects(verification, ret_error);
@@ -163,7 +165,7 @@ static void count_again(aoticache_verification *verification, const aoticache_ve
 #undef ADD_DIFFERENCE
 }
 
-/* Every run checks these: the index and the root. */
+/* Checks the index and the root, in every run. */
 static aoticache_status check_index_and_root(aoticache_verification *verification, aoticache_index_totals *ret_totals,
                                              aoticache_error *ret_error)
 {

@@ -25,7 +25,7 @@ static int write_all(int fd, const char *text, size_t size)
     return 0;
 }
 
-/* mkostemp has created it for its owner only. */
+/* Sets the mode; mkostemp has created the file for its owner only. */
 static int set_mode(int fd, bool for_all)
 {
     if (for_all)

@@ -53,7 +53,7 @@ void aoticache_cli_print_item(const char *name, int column, const char *text)
     print_item(printf("  %s", name), column, text);
 }
 
-/* Consecutive lines are one paragraph; an indented or empty line stands alone. */
+/* Prints the details: consecutive lines are one paragraph; an indented or empty line stands alone. */
 static void print_details(const char *text)
 {
     while (*text != '\0') {

@@ -35,7 +35,7 @@ struct message {
     const char *hint;        /* command that shows help; NULL: none */
 };
 
-/* Also recognizes --json after an error in the command line. */
+/* Returns whether --json was given, even after an error in the command line. */
 static bool wants_json(const aoticache_cli *cli)
 {
     bool is_asked = cli->json;

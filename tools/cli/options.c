@@ -343,7 +343,7 @@ static int parse_operand(aoticache_cli *cli, void *target, const char *word)
                                      operand->help != NULL ? operand->help : "");
 }
 
-/* An operand of any kind is a pointer that is NULL if it is missing. */
+/* Returns whether the operand is missing: an operand of any kind is then a NULL pointer. */
 static bool lacks_operand(const aoticache_cli_option *operand, const char *target)
 {
     const char *first = NULL;

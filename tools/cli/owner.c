@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /*
- * Earlier collectors that ran as root have left locks owned by root, which the owner cannot open. Only empty files with one
- * name are changed: so no file is given away that was put there for that purpose.
+ * Gives lock files to the owner. Earlier collectors that ran as root have left locks owned by root, which the owner cannot
+ * open. Only empty files with one name are changed: so no file is given away that was put there for that purpose.
  */
 static void give_locks_to_owner(const char *directory, const struct stat *owner)
 {
@@ -30,7 +30,7 @@ static void give_locks_to_owner(const char *directory, const struct stat *owner)
     }
 }
 
-/* A user without an account gets only the directory's group. */
+/* Changes the user. A user without an account gets only the directory's group. */
 static bool become_owner(const struct stat *directory)
 {
     const struct passwd *account = getpwuid(directory->st_uid);

@@ -86,7 +86,8 @@ static void shrink(const aoticache_cli_table *table, size_t column, size_t exces
         widths[column] = table->columns[column].gives_way == 1 ? least : 0;
 }
 
-/* A width of 0: the column is left out. A column left out of a printed block stays left out. */
+/* Fits the widths to the terminal. A width of 0: the column is left out. A column left out of a printed block stays left
+ * out. */
 static void fit_widths(aoticache_cli_table *table, size_t *widths)
 {
     const size_t terminal = aoticache_cli_terminal_width();

@@ -33,7 +33,7 @@ static void catch_signals(void)
 
 /* ---- options ---- */
 
-/* "5%" sets a share and leaves the bytes unchanged, "10G" the other way round. */
+/* Parses a share or a size: "5%" sets the share and leaves the bytes unchanged, "10G" the other way round. */
 static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *ret_bytes)
 {
     size_t length = strlen(text);
@@ -48,7 +48,7 @@ static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *r
     return is_number;
 }
 
-/* 0 means no limit, which is UINT64_MAX in the options. */
+/* Reads a number of entries: 0 means no limit, which is UINT64_MAX in the options. */
 static int read_entries(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     int64_t entries;
@@ -90,7 +90,7 @@ static int read_policy(const aoticache_cli *cli, const aoticache_cli_option *opt
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* 0 means the default in the options, so it is never used here. */
+/* Reads an age. 0 means the default in the options, so it is never used here. */
 static int read_quarantine_age(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                                void *member)
 {
@@ -257,7 +257,8 @@ static int report_idle(aoticache_gc *gc, const char *directory, aoticache_gc_sta
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* A timer or cron job with a wrong directory must not succeed; a user who has no cache yet is not an error. */
+/* Reports a missing directory. A timer or cron job with a wrong directory must not succeed; a user who has no cache yet is
+ * not an error. */
 static int report_absent(aoticache_gc *gc, const char *directory)
 {
     const char *origin = aoticache_cli_directory_origin(&gc->cli);

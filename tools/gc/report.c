@@ -41,7 +41,8 @@ static json_t *entry_to_json(const aoticache_entry *entry)
     return object;
 }
 
-/* A signal stops the run in aoticache_gc_show_progress(): removed entries are always listed completely. */
+/* Reports a removed entry. A signal stops the run in aoticache_gc_show_progress(): removed entries are always listed
+ * completely. */
 bool aoticache_gc_report_entry(void *user, const aoticache_entry *entry)
 {
     aoticache_gc *gc = user;

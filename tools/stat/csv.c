@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Some programs treat a field that begins with one of = + - @ as a formula: text from elsewhere must not become one. */
+/* Prints a text. Some programs treat a field that begins with one of = + - @ as a formula: text from elsewhere must not
+ * become one. */
 static void print_text(const char *text)
 {
     bool is_formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;

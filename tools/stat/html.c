@@ -36,7 +36,7 @@ static bool add_octave(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_
     return true;
 }
 
-/* name: pairs of a power of two nanoseconds and the count from it to the next power. */
+/* Adds a histogram. name: pairs of a power of two nanoseconds and the count from it to the next power. */
 static int set_octaves(const stat_view *view, json_t *report)
 {
     json_t *octaves = aoticache_cli_json_object();
@@ -111,7 +111,7 @@ static int64_t choose_step(const stat_view *view)
     return hours > 25 ? AOTICACHE_SLOT_HOUR_SECONDS : AOTICACHE_SLOT_FINE_SECONDS;
 }
 
-/* '<' occurs only in strings, and would end the script element there ("</script>"): it is escaped. */
+/* Writes the page. '<' occurs only in strings, and would end the script element there ("</script>"): it is escaped. */
 static void write_page(FILE *out, const char *json)
 {
     const char *place = strstr(stat_report_page, place_of_json);

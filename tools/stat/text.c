@@ -151,7 +151,7 @@ void stat_print_summary(const stat_view *view)
 
 /* ---- all numbers ---- */
 
-/* depth: 1: under a heading; 2: a part of the line above. */
+/* Prints a line. depth: 1: under a heading; 2: a part of the line above. */
 static void print_words(int depth, const char *name, const char *text, const char *remark)
 {
     char label[STAT_LABEL_BYTES];

@@ -50,7 +50,7 @@ static void end_raw_keyboard(const struct listener *listener)
         tcsetattr(STDIN_FILENO, TCSANOW, &listener->before);
 }
 
-/* Blocked signals wait until they are read: no view is interrupted, and the keyboard is always restored. */
+/* Blocks the signals: they wait until they are read, so that no view is interrupted and the keyboard is always restored. */
 static void begin_listening(struct listener *listener)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};

@@ -170,7 +170,7 @@ bool aoticache_element_int_fits(int32_t dtype, int64_t value)
     return is_signed(dtype) ? value >= -half && value < half : value >= 0 && value < 2 * half;
 }
 
-/* The supported machines are little-endian: small numbers are in the low bytes of a word. */
+/* Reads a word. The supported machines are little-endian: small numbers are in its low bytes. */
 static uint64_t read_word(const void *place, size_t bytes)
 {
     uint64_t word = 0;

@@ -106,7 +106,7 @@ static void count_file(struct walk *walk, disk_part *part, const struct stat *fo
     part->bytes += (uint64_t)found->st_size;
 }
 
-/* A directory that cannot be opened or is gone by now is skipped: it is counted by its name. */
+/* Walks a directory. A directory that cannot be opened or is gone by now is skipped: it is counted by its name. */
 static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
 {
     const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -135,7 +135,7 @@ static bool already_removed(const aoticache_entry_list *list, size_t position)
     return position > 0 && aoticache_digest_equal(&list->entries[position - 1].key, &list->entries[position].key);
 }
 
-/* Removal is by key and includes all its entries: later ones of the same key are gone already. */
+/* Removes the entries. Removal is by key and includes all its entries: later ones of the same key are gone already. */
 static int remove_entries(const struct rm *rm, const aoticache_entry_list *list, json_t *removed)
 {
     for (size_t i = 0; i < list->count; i++) {

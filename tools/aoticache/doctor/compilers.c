@@ -105,7 +105,7 @@ static bool check_c(aoticache_doctor *doctor)
     return works;
 }
 
-/* A program's own message may follow, in many lines: `run` and `compile` show it. */
+/* Returns the length of the first line. A program's own message may follow, in many lines: `run` and `compile` show it. */
 static int first_line(const char *text)
 {
     return (int)strcspn(text, "\n");

@@ -137,7 +137,7 @@ static void existing_parent(const char *path, char ret_parent[PATH_MAX])
     }
 }
 
-/* A directory named only for doctor should exist; a configuration may be older than its cache. */
+/* Reports a missing directory. A directory named only for doctor should exist; a configuration may be older than its cache. */
 static void check_absent(aoticache_doctor *doctor, const char *path, const char *origin)
 {
     char parent[PATH_MAX];
@@ -157,9 +157,9 @@ static void check_absent(aoticache_doctor *doctor, const char *path, const char 
 }
 
 /*
- * A directory that is shared on purpose is not a finding, except if all users of the machine may write. The advice then only
- * removes the permission of others; a directory that is not shared must be writable only by its owner, as the library
- * requires.
+ * Checks the mode. A directory that is shared on purpose is not a finding, except if all users of the machine may write. The
+ * advice then only removes the permission of others; a directory that is not shared must be writable only by its owner, as
+ * the library requires.
  */
 static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
@@ -292,7 +292,7 @@ static char *describe_group(gid_t group)
     return found != NULL ? aoticache_cli_text("%s", found->gr_name) : aoticache_cli_text("%u", (unsigned)group);
 }
 
-/* The user may be outside the group that shares it, for example. */
+/* Reports a directory that this user may not enter, for example a user outside the group that shares it. */
 static void report_closed(aoticache_doctor *doctor, const char *path, const struct stat *information)
 {
     cleanup_free char *group = describe_group(information->st_gid);

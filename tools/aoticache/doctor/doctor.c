@@ -64,7 +64,7 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
                                 device.arch, (double)device.memory_bytes / (1 << 30));
 }
 
-/* Having no GPU is not a fault: most kernels are for the CPU. A driver that does not work is. */
+/* Checks the GPUs. Having no GPU is not a fault: most kernels are for the CPU. A driver that does not work is. */
 static void check_gpus(aoticache_doctor *doctor)
 {
     const aoticache_cuda *cuda;

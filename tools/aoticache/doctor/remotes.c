@@ -42,7 +42,7 @@ struct remotes {
     bool has_key;           /* entries sent from here are signed */
 };
 
-/* S3 refuses requests if the clock is wrong by 15 minutes. */
+/* Reports a wrong clock. S3 refuses requests if the clock is wrong by 15 minutes. */
 static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state *state)
 {
     char time[AOTICACHE_CLI_UNIT_BYTES];

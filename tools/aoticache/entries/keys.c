@@ -41,7 +41,7 @@ static void add_key(aoticache_chosen_keys *keys, const aoticache_key *key, const
         .key = *key, .description = description != NULL ? aoticache_cli_text("%s", description) : NULL};
 }
 
-/* Among equal keys, those with a description come first. */
+/* Compares keys; among equal ones, those with a description come first. */
 static int compare_keys(const void *left, const void *right)
 {
     const aoticache_chosen_key *a = left, *b = right;

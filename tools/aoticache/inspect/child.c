@@ -60,7 +60,7 @@ static json_t *tensor_names(const aoticache_runner *runner, size_t count,
     return array;
 }
 
-/* Not every library has a call specification and a blob: missing members are null. */
+/* Describes the runner. Not every library has a call specification and a blob: missing members are null. */
 static aoticache_status describe_runner(json_t *report, const aoticache_runner *runner, aoticache_error *error)
 {
     const char *in_spec = NULL, *out_spec = NULL;

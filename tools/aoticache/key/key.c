@@ -49,7 +49,7 @@ static int generate(const aoticache_key_command *command, const char *const *wor
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
 
-/* is_own: the user's own key, which may not exist yet. */
+/* Prints the public key of a file. is_own: the user's own key, which may not exist yet. */
 static int print_of_file(const aoticache_key_command *command, const char *path, bool is_own)
 {
     aoticache_secret_key *key = NULL;
@@ -127,7 +127,7 @@ static void revoke_word(struct distrust *distrust, const char *word, const char 
         aoticache_cli_note(distrust->command->cli, "%s is revoked%s", word, remark);
 }
 
-/* Revoking a name is weaker than revoking the keys that have it: so each of these keys is written down. */
+/* Revokes a key. Revoking a name is weaker than revoking the keys that have it: so each of these keys is written down. */
 static bool revoke_if_meant(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
 {
     struct distrust *distrust = user;

@@ -332,7 +332,7 @@ static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const
 
 /* ---- the command ---- */
 
-/* There is no cache: prints the same as for an empty one, after the note that was printed. */
+/* Prints the same as for an empty cache if there is no cache, after the note that was printed. */
 static int list_nothing(const struct ls *ls)
 {
     if (ls->cli->json) {

@@ -84,7 +84,7 @@ static bool find_inputs(void *user, const char *name, const char *value)
     return true;
 }
 
-/* If the package has no specification of its inputs, its code can check them, if that is enabled before its first run. */
+/* Enables the code's own check of its inputs, before its first run, if the package has no specification of them. */
 static void have_inputs_compared(struct run *run)
 {
     bool is_described = false;

@@ -20,7 +20,7 @@ static void note_signal(int signal_number)
     stopped_by = signal_number;
 }
 
-/* Without SA_RESTART, so that a transfer that waits for a pipe notices the signal. */
+/* Installs the handlers without SA_RESTART, so that a transfer that waits for a pipe notices the signal. */
 void aoticache_transfer_catch_signals(void)
 {
     aoticache_cli_catch_signals(note_signal, 0);

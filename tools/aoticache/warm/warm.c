@@ -63,7 +63,7 @@ static const aoticache_cli_option prefetch_options[] = {
 
 /* ---- preparation ---- */
 
-/* done: what was not done if a line is wrong. */
+/* Reads the lists. done: what was not done if a line is wrong. */
 static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths, const char *done,
                       aoticache_warm_list *list)
 {
@@ -126,7 +126,7 @@ int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *path
     return result;
 }
 
-/* As in `run` and `compile`. */
+/* Creates the hook, as `run` and `compile` do. */
 static int create_hook(const aoticache_cli *cli, struct warm *warm)
 {
     warm->kernel.hook_options.workers = (uint32_t)warm->work.jobs;

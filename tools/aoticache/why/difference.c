@@ -75,7 +75,7 @@ static char *strides_text(const aoticache_tensor_metadata *metadata)
     return aoticache_cli_text("%s%s", numbers, is_contiguous(metadata) ? " (contiguous)" : "");
 }
 
-/* If sizes differ, contiguous strides differ with them: that is not a separate difference. */
+/* Compares sizes and strides. If sizes differ, contiguous strides differ with them: that is not a separate difference. */
 static void compare_shapes(const aoticache_tensor_metadata *asked, const aoticache_tensor_metadata *stored,
                            const char *place, aoticache_differences *differences)
 {
@@ -217,7 +217,7 @@ static void compare_lists(const struct comparison *comparison, const aoticache_a
     }
 }
 
-/* Either may be NULL. */
+/* Compares two arguments. Either may be NULL. */
 static void compare_arguments(const struct comparison *comparison, const aoticache_argument *asked,
                               const aoticache_argument *stored, const char *place)
 {

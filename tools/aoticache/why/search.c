@@ -30,7 +30,7 @@ static int compare_ids(const void *left, const void *right)
     return order != 0 ? order : memcmp(a->artifact.bytes, b->artifact.bytes, sizeof a->artifact.bytes);
 }
 
-/* Fewest differences first; among equal ones the most used first, then the newest. */
+/* Sorts by the number of differences; among equal ones the most used first, then the newest. */
 static int compare_nearness(const void *left, const void *right)
 {
     const aoticache_candidate *a = left, *b = right;
