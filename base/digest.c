@@ -22,7 +22,7 @@
 /* Bytes between two calls of the continue function: a hundredth of a second of work, or less. */
 #define QUESTION_BYTES (UINT64_C(4) << 20)
 
-/* Large enough to make system calls cheap compared with hashing; a larger buffer would stay resident as stack. */
+/* Large enough to make system calls cheap compared with hashing; a larger buffer would permanently occupy stack memory. */
 #define PIECE_BYTES (16 * 1024)
 
 /* A file of this size takes two milliseconds to hash: some fifty times what starting a thread takes. */
@@ -206,7 +206,7 @@ static ssize_t next_piece(struct source *source, const uint8_t **ret_bytes)
     return got;
 }
 
-/* What is computed from the bytes. */
+/* The results computed from the bytes. */
 struct sums {
     bool has_digest, has_checksum;
     hasher digest;

@@ -24,7 +24,7 @@ bool aoticache_checksum_equal(const aoticache_checksum *a, const aoticache_check
 /* Called periodically from the thread that does the work; returns false to stop it. */
 typedef bool (*aoticache_continue_fn)(void *user);
 
-/* What is computed from a file's bytes in one reading. Each member may be NULL. */
+/* The results computed from a file's bytes in one reading. Each member may be NULL. */
 typedef struct aoticache_digest_pass {
     aoticache_continue_fn continues;
     void *user;

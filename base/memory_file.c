@@ -49,9 +49,9 @@ bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint6
 }
 
 /*
- * F_SEAL_FUTURE_WRITE suffices: the file is not mapped for writing, so a seal on future writes covers all writes.
- * F_SEAL_WRITE waits until there are no other references to a page, and fails with EBUSY if the kernel itself holds one for
- * long, because it migrates pages or examines which are used.
+ * Seals the file. F_SEAL_FUTURE_WRITE suffices: the file is not mapped for writing, so a seal on future writes covers all
+ * writes. F_SEAL_WRITE waits until there are no other references to a page, and fails with EBUSY if the kernel itself holds
+ * one for long, because it migrates pages or examines which are used.
  */
 bool aoticache_memory_file_seal(int file)
 {

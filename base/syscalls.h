@@ -53,7 +53,7 @@ void aoticache_syscall_hand_over(int fd, uid_t owner, gid_t group, mode_t mode);
 int aoticache_syscall_mkdirat(int dirfd, const char *path, mode_t mode);
 int aoticache_syscall_renameat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);
 int aoticache_syscall_linkat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);
-/* flags: 0 or AT_REMOVEDIR. */
+/* Does unlinkat(2). flags: 0 or AT_REMOVEDIR. */
 int aoticache_syscall_unlinkat(int dirfd, const char *path, int flags);
 /* Does flock(2): `operation` as there. */
 int aoticache_syscall_flock(int fd, int operation);

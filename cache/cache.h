@@ -285,10 +285,10 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
                                                  aoticache_error *ret_error);
 
 /*
- * The main path: looks up; on a miss takes the lease of the key, looks up again, compiles, stores. Other threads and
- *                processes that request the same key meanwhile wait for that compile instead of starting one. If the
- *                compiling process dies, one of the waiting processes takes over. A compile that failed less than
- *                failure_ttl_seconds ago is not tried again: its message is returned.
+ * Finds or compiles a kernel; this is the main path. It looks up; on a miss it takes the lease of the key, looks up again,
+ *                compiles, stores. Other threads and processes that request the same key meanwhile wait for that compile
+ *                instead of starting one. If the compiling process dies, one of the waiting processes takes over. A compile
+ *                that failed less than failure_ttl_seconds ago is not tried again: its message is returned.
  *
  * If the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
  *

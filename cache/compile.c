@@ -143,7 +143,7 @@ static void remember_failure(struct job *job, const char *message)
                       "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
 }
 
-/* For an artifact that is not stored. Storing one deletes the failure automatically. */
+/* Deletes the remembered failure, for an artifact that is not stored. Storing an artifact does this automatically. */
 static void forget_failure(struct job *job)
 {
     aoticache_index *index = aoticache_cache_index(job->cache);

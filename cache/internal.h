@@ -73,7 +73,7 @@ aoticache_index_options aoticache_cache_index_options(const aoticache_directory 
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * For loops around calls of the index: `do status = aoticache_index_lookup(index, ...);
+ * Controls a loop around calls of the index: `do status = aoticache_index_lookup(index, ...);
  * while (aoticache_cache_recovered(cache, status, &index));`. Returns true if `status` was CORRUPT and a sound index is now
  * in *index.
  */

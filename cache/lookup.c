@@ -103,7 +103,7 @@ static aoticache_status open_files(aoticache_cache *cache, const aoticache_index
     return status;
 }
 
-/* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
+/* Opens the entry of a hit. ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
 static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
                                  aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)

@@ -223,7 +223,7 @@ static void count_put(struct put *put)
     aoticache_cache_spare(put->cache, &put->manifest_object.digest, 0);
 }
 
-/* *ret_stale: another process replaced the index before the store's lock was acquired, and nothing is done. */
+/* Tries to put. *ret_stale: another process replaced the index before the store's lock was acquired, and nothing is done. */
 static aoticache_status try_put(struct put *put, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;

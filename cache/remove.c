@@ -41,7 +41,8 @@ aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const ao
     return AOTICACHE_OK;
 }
 
-/* Hard links share the objects' inodes and therefore their in-use locks. */
+/* Returns whether a process holds a file of the directory. Hard links share the objects' inodes and therefore their in-use
+ * locks. */
 static bool has_held_file(DIR *folder)
 {
     rewinddir(folder);
@@ -111,7 +112,7 @@ static aoticache_status read_belongings(aoticache_index *index, const aoticache_
     return AOTICACHE_OK;
 }
 
-/* Removed objects need not wait for a collection; those that a process holds do. */
+/* Deletes the removals of objects that are removed now and need not wait for a collection; those that a process holds do. */
 static aoticache_status forget_waiting_removals(aoticache_cache *cache, aoticache_index *index,
                                                 const struct belongings *belongings, aoticache_error *ret_error)
 {

@@ -117,7 +117,8 @@ static int compare_rows(const void *left, const void *right)
 
 /* ---- rows without an encoding ---- */
 
-/* If the manifest cannot be read the row stays without: nothing is known of it, and opening it will report the reason. */
+/* Reads the encoding from the manifest. If the manifest cannot be read the row stays without: nothing is known of it, and
+ * opening it will report the reason. */
 static void read_encoding(aoticache_cache *cache, struct row *row)
 {
     aoticache_manifest *manifest = NULL;
@@ -162,7 +163,8 @@ static void complete_rows(aoticache_cache *cache, aoticache_index *index, struct
 
 /* ---- passing them to the callback ---- */
 
-/* The key is checked because the index is not authoritative: damaged bytes in it must not be taken for another request. */
+/* Decodes the request of a row. The key is checked because the index is not authoritative: damaged bytes in it must not be
+ * taken for another request. */
 static aoticache_status decode_request(aoticache_cache *cache, const struct row *row, aoticache_request **ret_request)
 {
     aoticache_digest digest;
@@ -181,7 +183,7 @@ static aoticache_status decode_request(aoticache_cache *cache, const struct row 
     return status;
 }
 
-/* text: NULL, or a text that a request must contain. */
+/* Passes the rows to the callback. text: NULL, or a text that a request must contain. */
 static aoticache_status show_rows(aoticache_cache *cache, const struct rows *rows, const char *text,
                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {

@@ -47,9 +47,9 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
                                       aoticache_error *ret_error);
 void aoticache_index_close(aoticache_index *index);
 /*
- * For a process that ends without closing: closes the connection if there is a log, so that, if no other process has the
- * index open, the log is merged and the next process need not read it. Also writes the query cache. The next use connects
- * again.
+ * Prepares for the end of a process that does not close the index: closes the connection if there is a log, so that, if no
+ * other process has the index open, the log is merged and the next process need not read it. Also writes the query cache.
+ * The next use connects again.
  */
 void aoticache_index_at_exit(aoticache_index *index);
 
@@ -143,7 +143,7 @@ aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticach
  * fails and undoes all of them. For an index that no other process uses yet.
  */
 aoticache_status aoticache_index_bulk_begin(aoticache_index *index, aoticache_error *ret_error);
-/* status: of the puts; any other status than OK rolls all of them back and is returned. */
+/* Ends the transaction. status: of the puts; any other status than OK rolls all of them back and is returned. */
 aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error);
 
 /* ---- many entries at once, for imports from another cache ---- */
@@ -281,7 +281,7 @@ aoticache_status aoticache_index_put_failure(aoticache_index *index, const aotic
  */
 aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const aoticache_digest *key, int64_t now_ns,
                                                 char **ret_message, aoticache_error *ret_error);
-/* key NULL: failures with retry_ns <= before_ns; INT64_MAX for all. */
+/* Deletes failures. key NULL: failures with retry_ns <= before_ns; INT64_MAX for all. */
 aoticache_status aoticache_index_forget_failures(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,
                                                  aoticache_error *ret_error);
 typedef bool (*aoticache_index_failure_fn)(void *user, const aoticache_index_failure *failure);

@@ -16,7 +16,7 @@ typedef int (*pause_fn)(int kind);
 static _Atomic(pause_fn) pause_runtime;
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
-/* Inside a parallel region this does nothing: a child that is forked there calls no kernel. */
+/* Does nothing inside a parallel region: a child that is forked there calls no kernel. */
 static void before_fork(void)
 {
     pause_fn pause = atomic_load_explicit(&pause_runtime, memory_order_acquire);

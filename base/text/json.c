@@ -19,14 +19,14 @@
 #define BETWEEN "\","
 #define AFTER "]"
 
-/* Returns an upper limit for the length of a token: a string is between two quotation marks, any other token between a mark
- * and the next mark or an end. */
+/* Returns an upper limit for the length of a token: a string is between two quotes, any other token between a quote and the
+ * next quote or an end. */
 static size_t longest_token(const char *text, size_t size)
 {
     size_t longest = 0;
     for (const char *from = text, *end = text + size; from < end;) {
         const char *mark = memchr(from, '"', (size_t)(end - from));
-        const size_t length = (size_t)((mark != NULL ? mark : end) - from) + 2; /* including both marks */
+        const size_t length = (size_t)((mark != NULL ? mark : end) - from) + 2; /* including both quotes */
         longest = length > longest ? length : longest;
         from += length - 1;
     }

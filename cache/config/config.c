@@ -18,7 +18,7 @@
 
 /* ---- reading ---- */
 
-/* name: relative to the user's configuration directory. */
+/* Finds a file. name: relative to the user's configuration directory. */
 static bool find_user_path(const char *name, char ret_path[PATH_MAX])
 {
     const char *xdg = secure_getenv("XDG_CONFIG_HOME");
@@ -101,7 +101,7 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
     return status;
 }
 
-/* function: the public function, for the message. */
+/* Creates a configuration. function: the public function, for the message. */
 static aoticache_status create_config(const char *function, aoticache_logger logger, aoticache_config **ret_config,
                                       aoticache_error *ret_error)
 {

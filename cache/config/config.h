@@ -69,7 +69,7 @@ typedef struct aoticache_config aoticache_config;
 AOTICACHE_API aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
                                                      aoticache_error *ret_error);
 /*
- * Reads one file alone, whoever owns it, to check it.
+ * Reads only one file, whatever its owner, to check it.
  * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (it cannot be read, is
  * not a file, or is too large for a configuration).
  */

@@ -88,14 +88,14 @@ static bool parse_age(const char *text, struct parsed *ret_value)
     return aoticache_age_parse(text, &ret_value->number);
 }
 
-/* A number without a unit means seconds. */
+/* Parses a time. A number without a unit means seconds. */
 static bool parse_seconds(const char *text, struct parsed *ret_value)
 {
     return (aoticache_count_parse(text, &ret_value->number) || aoticache_age_parse(text, &ret_value->number)) &&
            ret_value->number <= MAX_SECONDS;
 }
 
-/* The whole disk can never be free. */
+/* Parses a size or a share below 100%, because the whole disk can never be free. */
 static bool parse_free(const char *text, struct parsed *ret_value)
 {
     return aoticache_share_parse(text, &ret_value->share) ? ret_value->share < 1

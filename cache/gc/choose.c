@@ -143,7 +143,7 @@ static double score_of(const aoticache_collection *collection, const aoticache_i
     return (double)candidate->bytes * age / (compile > LEAST_COMPILE_NS ? compile : LEAST_COMPILE_NS);
 }
 
-/* FNV-1a: the same for the same name, and rarely the same for another. */
+/* Returns a number for the operator, FNV-1a: the same for the same name, and rarely the same for another. */
 static uint64_t number_of(const char *op)
 {
     uint64_t number = UINT64_C(0xcbf29ce484222325);
@@ -410,8 +410,8 @@ aoticache_status aoticache_collection_check_clock(aoticache_collection *collecti
     return judge_clock(collection, unseen_ns(&last, &now), ret_error);
 }
 
-/* A failure is not reported: without the record the next collection merely knows less. A process killed between the
- * writes makes the next one believe the time. */
+/* Records the clock. A failure is not reported: without the record the next collection merely knows less. If a process is
+ * killed between the writes, the next collection trusts the time. */
 void aoticache_collection_record_clock(aoticache_collection *collection)
 {
     const struct moment now = read_moment();

@@ -85,7 +85,7 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
     return status;
 }
 
-/* If the file system lacks space, files that no program can use any more are removed before entries, whatever their age. */
+/* Removes files that no program can use any more before any entry, whatever their age, if the file system lacks space. */
 static void free_space_first(aoticache_collection *collection)
 {
     if (aoticache_collection_missing_space(collection) == 0)
@@ -167,7 +167,7 @@ static aoticache_status collect_with_index(aoticache_collection *collection, aot
     return status;
 }
 
-/* is_step: only removes entries and their objects. */
+/* Runs a collection. is_step: only removes entries and their objects. */
 static aoticache_status run_collection(aoticache_cache *cache, const aoticache_collect_options *options, bool is_step,
                                        aoticache_entry_fn callback, void *user, aoticache_collect_report *ret_report,
                                        aoticache_error *ret_error)

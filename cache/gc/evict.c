@@ -120,7 +120,7 @@ static aoticache_status large_entry_is_in_use(const aoticache_collection *collec
     return status;
 }
 
-/* The first object of a victim is its manifest. */
+/* Checks whether a process holds the entry. The first object of a victim is its manifest. */
 static aoticache_status entry_is_in_use(const aoticache_collection *collection, const aoticache_index_victim *victim,
                                         bool *ret_is_in_use, aoticache_error *ret_error)
 {

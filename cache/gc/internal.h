@@ -54,7 +54,7 @@ typedef struct aoticache_remover {
 
     aoticache_index_removal *removals; /* what to remove */
     size_t count;
-    int64_t last_id; /* of the waiting objects listed so far */
+    int64_t last_id; /* number of the last listed waiting object */
 
     aoticache_thread_pool *pool;
     pthread_t thread;
@@ -157,7 +157,8 @@ void aoticache_collection_close_remover(aoticache_collection *collection);
 /* Searches for objects that nothing names: in a part of the store, or in all of it if it is small or options.scan is set. */
 aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
 /* Removes damaged files that were quarantined long enough ago. */
-/* all: whatever their age, unless the options say never. A dry run then counts the bytes in found_bytes. */
+/* Removes files of quarantine/. all: whatever their age, unless the options say never. A dry run then counts the bytes in
+ * found_bytes. */
 void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all);
 
 /* ---- evict.c ---- */
@@ -174,7 +175,7 @@ aoticache_status aoticache_collection_evict(aoticache_collection *collection, ao
 aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last,
                                                 aoticache_error *ret_error);
 
-/* For a dry run: counts what evict would do, and the objects that wait now. */
+/* Counts, for a dry run, what evict would do, and the objects that wait now. */
 aoticache_status aoticache_collection_pretend(aoticache_collection *collection, const aoticache_collection_item *items,
                                               size_t count, aoticache_error *ret_error);
 aoticache_status aoticache_collection_count_waiting(aoticache_collection *collection, aoticache_error *ret_error);

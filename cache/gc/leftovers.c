@@ -68,8 +68,8 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
 /* Removes the file or directory of this name if it belongs to no live process. Returns true if it is gone. */
 typedef bool (*remove_fn)(aoticache_cache *cache, int folder_fd, const char *name);
 
-/* No put is active while the store is locked exclusively, so a file in tmp/ has no owner; a directory may belong to a
- * compile. */
+/* Removes a temporary file or directory. No put is active while the store is locked exclusively, so a file in tmp/ has no
+ * owner; a directory may belong to a compile. */
 static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *name)
 {
     (void)cache;
@@ -268,7 +268,8 @@ static bool time_is_up(const struct scan *scan)
     return !scan->is_whole && aoticache_monotonic_ns() - scan->begun_ns > SCAN_NS;
 }
 
-/* *ret_is_named: whether the index has a row for `digest`. Must be called with digests in ascending order. */
+/* Finds the row of a digest. *ret_is_named: whether the index has a row for `digest`. Must be called with digests in
+ * ascending order. */
 static aoticache_status find_row(struct scan *scan, const aoticache_digest *digest, bool *ret_is_named,
                                  aoticache_error *ret_error)
 {
@@ -303,7 +304,7 @@ static void add_garbage(struct scan *scan, const aoticache_digest *digest)
         scan->is_out_of_memory = !aoticache_object_array_add(&scan->garbage, digest, (uint64_t)found.st_size);
 }
 
-/* *ret_next: the position at which to continue. */
+/* Scans a directory. *ret_next: the position at which to continue. */
 static aoticache_status scan_folder(struct scan *scan, unsigned folder, uint32_t *ret_next, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;

@@ -123,8 +123,8 @@ static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
         aoticache_thread_pool_start(remover->pool, useful < most ? useful : most, remove_from_chunk, chunk);
 }
 
-/* If memory is short the number is not recorded: the removal stays on the list, and the next collection finds the object
- * gone. */
+/* Records that a removal is done. If memory is short it is not recorded: it stays on the list, and the next collection finds
+ * the object gone. */
 static void note_done(int64_t **done, size_t *count, size_t *capacity, int64_t id)
 {
     if (AOTICACHE_ARRAY_RESERVE(*done, *capacity, *count + 1))
@@ -192,7 +192,7 @@ static size_t next_chunk(const aoticache_remover *remover, const aoticache_index
     return in_chunk;
 }
 
-/* Adapts the size of a chunk to the available time: the index is queried in vain for files that are not reached. */
+/* Adapts the size of a chunk to the available time, because the index is queried needlessly for files that are not reached. */
 static void adapt_chunk(aoticache_remover *remover, size_t count, size_t reached)
 {
     const size_t next = reached < count ? reached : count + count / 8 + 1;

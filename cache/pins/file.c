@@ -128,7 +128,7 @@ static aoticache_status parse_file(const char *text, size_t size, const char *na
     return status;
 }
 
-/* *ret_size: bytes read, at most MAX_FILE_BYTES. */
+/* Reads a file. *ret_size: bytes read, at most MAX_FILE_BYTES. */
 static aoticache_status read_bytes(aoticache_directory *directory, const char *name, char *text, size_t *ret_size,
                                    aoticache_error *ret_error)
 {

@@ -155,7 +155,7 @@ static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *i
     return status;
 }
 
-/* *ret_stale: the index was replaced before the store's lock was acquired, and nothing is done. */
+/* Tries to make the change. *ret_stale: the index was replaced before the store's lock was acquired, and nothing is done. */
 static aoticache_status try_change(aoticache_cache *cache, aoticache_index *index, const struct change *change,
                                    bool *ret_stale, aoticache_error *ret_error)
 {

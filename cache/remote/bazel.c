@@ -71,7 +71,7 @@ static bool read_varint(const char *bytes, size_t size, size_t *at, uint64_t *re
     return false;
 }
 
-/* *ret_length: of the value that begins at *at, if its length is known or precedes it. */
+/* Reads the length of a value. *ret_length: of the value that begins at *at, if its length is known or precedes it. */
 static bool read_length(const char *bytes, size_t size, unsigned type, size_t *at, uint64_t *ret_length)
 {
     uint64_t ignored;

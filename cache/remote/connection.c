@@ -129,7 +129,7 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
     return AOTICACHE_OK;
 }
 
-/* *ret_has: ret_text has a secret; it has space for MAX_SECRET_BYTES plus one. */
+/* Reads the secret. *ret_has: ret_text has a secret; it has space for MAX_SECRET_BYTES plus one. */
 static aoticache_status read_secret(const aoticache_remote_config *config, char *ret_text, bool *ret_has,
                                     aoticache_error *ret_error)
 {
@@ -187,7 +187,7 @@ static _Thread_local uint64_t fetch_ends_ns;
 /* When a request of this thread ends that began after the time limit for all. */
 static _Thread_local uint64_t last_ends_ns;
 
-/* An aoticache_remote_settings.continues. */
+/* Implements aoticache_remote_settings.continues. */
 static bool continues(void *user)
 {
     const aoticache_remote *remote = user;
@@ -195,7 +195,7 @@ static bool continues(void *user)
     return ends == 0 || now < ends || now < last_ends_ns;
 }
 
-/* ret_secret: its digest; zeros if there is none. */
+/* Opens a connection. ret_secret: its digest; zeros if there is none. */
 static aoticache_status open_connection(aoticache_remote *remote, void **ret_opened, aoticache_digest *ret_secret,
                                         aoticache_error *ret_error)
 {
@@ -420,7 +420,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
 }
 
 /*
- * Waits before a failed request is repeated. A server that answered until now and then fails immediately may be restarting:
+ * Waits before a failed request is repeated. A server that has answered before and then fails immediately may be restarting:
  * a program that waits for a moment need not compile. Pauses vary at random by a half, so that machines do not come back
  * together. Returns false if the server did not answer before, or if no time is left.
  */

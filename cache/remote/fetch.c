@@ -102,7 +102,7 @@ static aoticache_status verify_file(aoticache_intake *intake, aoticache_remote *
                                                : status;
 }
 
-/* *ret_good: it is in the store, or queued for import. */
+/* Fetches a file. *ret_good: it is in the store, or queued for import. */
 static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *remote,
                                    const aoticache_manifest_file *file, bool *ret_good, aoticache_error *ret_error)
 {
@@ -129,7 +129,7 @@ static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *r
 
 /* ---- the manifest ---- */
 
-/* *ret_text: verified, freed with free(); NULL if it was refused. */
+/* Fetches the manifest. *ret_text: verified, freed with free(); NULL if it was refused. */
 static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remote *remote,
                                        const aoticache_record_entry *entry, char **ret_text, aoticache_error *ret_error)
 {
@@ -173,7 +173,7 @@ static aoticache_status keep_manifest(aoticache_intake *intake, const aoticache_
     return status;
 }
 
-/* *ret_good: it may be imported. */
+/* Decides about the entry. *ret_good: it may be imported. */
 static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
                               const aoticache_record_entry *entry, const aoticache_manifest *manifest, bool *ret_good,
                               aoticache_error *ret_error)

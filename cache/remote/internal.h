@@ -26,7 +26,8 @@ typedef struct aoticache_remote_config {
     uint64_t max_object; /* bytes, before compression */
 } aoticache_remote_config;
 
-/* *ret_configs: an array, freed with aoticache_remote_configs_free(). OK (also for ""), INVALID, NO_MEMORY. */
+/* Parses the setting `remote`. *ret_configs: an array, freed with aoticache_remote_configs_free(). OK (also for ""),
+ * INVALID, NO_MEMORY. */
 aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs,
                                                 size_t *ret_count, aoticache_error *ret_error);
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count);
@@ -42,10 +43,10 @@ uint64_t aoticache_zstd_bound(uint64_t bytes);
 
 /* Unpacks a frame that arrives in pieces, to a descriptor or into memory; stops as soon as there is more than `expected`. */
 typedef struct aoticache_unpacker aoticache_unpacker;
-/* fd: -1: into `memory`, which has space for `expected` bytes. OK, NO_MEMORY, UNSUPPORTED. */
+/* Creates an unpacker. fd: -1: into `memory`, which has space for `expected` bytes. OK, NO_MEMORY, UNSUPPORTED. */
 aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected,
                                            aoticache_unpacker **ret_unpacker, aoticache_error *ret_error);
-/* An aoticache_remote_sink_fn. */
+/* Takes a piece; an aoticache_remote_sink_fn. */
 bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
 /* Like aoticache_unpacker_take(), for bytes that are not a frame but the object itself. */
 bool aoticache_unpacker_take_plain(void *unpacker, const void *bytes, size_t size);
@@ -123,7 +124,7 @@ typedef struct aoticache_sender aoticache_sender;
 typedef struct aoticache_remotes {
     aoticache_remote *items;
     size_t count;
-    aoticache_sender *sender;  /* NULL: not needed so far */
+    aoticache_sender *sender;  /* NULL: not needed yet */
     bool is_finished;          /* and none will be created */
     pthread_mutex_t mutex;     /* protects the two members above */
     _Atomic bool is_abandoned; /* no more entries are sent */
@@ -132,7 +133,7 @@ typedef struct aoticache_remotes {
     uint64_t fingerprint; /* of the text from which they were created */
 } aoticache_remotes;
 
-/* logger: must outlive the remotes. *ret_remotes is NULL for a text without remotes. */
+/* Creates the remotes of a text. logger: must outlive the remotes. *ret_remotes is NULL for a text without remotes. */
 aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger,
                                           aoticache_remotes **ret_remotes, aoticache_error *ret_error);
 /* NULL is allowed. */
@@ -166,8 +167,8 @@ aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *
 /* Returns a message without the name of the remote before it. */
 const char *aoticache_remote_reason(const aoticache_remote *remote, const char *message);
 
-/* Between these two calls all requests of this thread share the time limit of one request, so a lookup waits no longer than
- * that. */
+/* Begin and end a fetch: between the two calls all requests of this thread share the time limit of one request, so a lookup
+ * waits no longer than that. */
 void aoticache_remote_begin_fetch(const aoticache_remote *remote);
 void aoticache_remote_end_fetch(void);
 
@@ -181,7 +182,8 @@ typedef struct aoticache_lease_subscription {
  * *ret_subscription to stop_listening() in any case. */
 aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name,
                                          aoticache_lease_subscription *ret_subscription);
-/* OK: the lease was released. NOT_FOUND: it was not released in that time. Otherwise the connection is no longer usable. */
+/* Waits for the release of the lease. OK: the lease was released. NOT_FOUND: it was not released in that time. Otherwise the
+ * connection is no longer usable. */
 aoticache_status aoticache_remote_wait(aoticache_lease_subscription *subscription, uint32_t ms);
 void aoticache_remote_stop_listening(aoticache_lease_subscription *subscription);
 
@@ -243,7 +245,7 @@ typedef struct aoticache_record {
     size_t count;
 } aoticache_record;
 
-/* The text is untrusted. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
+/* Parses a record. The text is untrusted. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
 aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key,
                                         aoticache_record *ret_record, aoticache_error *ret_error);
 /* Adds an entry, or replaces the one with the same requirements and guard; if the artifact is the same, signatures of other

@@ -31,7 +31,7 @@
 #define TOLD_PAUSE_MS 1000    /* if the server notifies */
 #define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: S3 cannot answer 300 machines that poll more often */
 #define LONGEST_PAUSE_MS 2000
-#define PAUSES_IN_A_WAIT 8 /* a pause is this fraction of the time waited so far */
+#define PAUSES_IN_A_WAIT 8 /* a pause is this fraction of the time waited */
 #define GRACE_MS 5000 /* how long a waiting machine tolerates a server that does not answer: it may be restarting */
 #define SLICE_MS 100  /* interval of checks whether the program ends */
 #define TOKEN_BYTES 33

@@ -34,11 +34,11 @@ typedef struct aoticache_remote_state {
     const char *lease_message;     /* why not; "" if it was not checked */
     bool has_clock;                /* the server reports its time */
     int64_t clock_ahead_ms;        /* how far its clock is ahead of this machine's, to about a second */
-    /* What was found as `probe` if the remote is read: the probe that the last health check wrote and signed; otherwise the
-     * one just written. The signatures are not verified. NULL: there is none. */
+    /* The content of the file `probe`, if the remote is read: the probe that the last health check wrote and signed;
+     * otherwise the one just written. The signatures are not verified. NULL: there is none. */
     const struct aoticache_statement *probe;
     const char *probe_signatures; /* one per line; "": none */
-    /* What was tried, in order: the same requests as for a miss and a compile, in the directories of kernels. */
+    /* The requests of the check, in order: the same as for a miss and a compile, in the directories of kernels. */
     const struct aoticache_remote_step *steps;
     size_t step_count;
 } aoticache_remote_state;

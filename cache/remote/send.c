@@ -39,7 +39,8 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     return AOTICACHE_OK;
 }
 
-/* *ret_has: it exists there already, and need not be sent. If the server does not report that, it is sent. */
+/* Checks whether the remote has an object. *ret_has: it exists there already, and need not be sent. If the server does not
+ * report that, it is sent. */
 static aoticache_status has_object(aoticache_remote *remote, const aoticache_digest *digest,
                                    const aoticache_remote_sending *sending, bool *ret_has, aoticache_error *ret_error)
 {
@@ -136,7 +137,7 @@ static aoticache_status write_record(aoticache_remote *remote, const char *name,
 /* The result of one try to change a record. */
 enum outcome { IS_DONE, HAS_CHANGED, DOES_NOT_COME_BACK };
 
-/* IS_DONE: the entry is in the record on the server. */
+/* Tries to change the record. IS_DONE: the entry is in the record on the server. */
 static aoticache_status try_record(aoticache_remote *remote, const aoticache_key *key,
                                    const aoticache_record_entry *entry, enum outcome *ret_outcome,
                                    aoticache_error *ret_error)

@@ -319,7 +319,7 @@ aoticache_status aoticache_request_add_memory_format(aoticache_request *request,
 
 /* ---- lists ---- */
 
-/* The list's own bytes and its position among the arguments are reserved here, so that ending it cannot fail. */
+/* Reserves the list's own bytes and its position among the arguments, so that ending it cannot fail. */
 aoticache_status aoticache_request_begin_list(aoticache_request *request, const char *name, aoticache_error *ret_error)
 {
     if (request == NULL)

@@ -129,7 +129,7 @@ static uint64_t read_xcr0(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Intel SDM volume 1, 13.1: the registers for each bit of XCR0. */
+/* Reads the state that the system saves. Intel SDM volume 1, 13.1: the registers for each bit of XCR0. */
 static unsigned read_state(bool has_osxsave)
 {
     const uint64_t ymm = 0x6, zmm = 0xe6, tile = 0x60000, apx = 1 << 19, lwp = UINT64_C(1) << 62;

@@ -158,7 +158,7 @@
     X(126, rng, 2, 16)                \
     X(127, sme, 2, 23)
 
-/* cpu_detect.c: detects the features of this machine. */
+/* Detects the features of this machine (cpu_detect.c). */
 void aoticache_cpu_detect(aoticache_cpu_features *ret_features);
 
 /*

@@ -79,7 +79,7 @@ static aoticache_status get_count(struct reader *reader, const char *what, uint3
     return status;
 }
 
-/* The caller frees *ret_text. Text in an encoding has no terminator and no zero byte. */
+/* Reads a text. The caller frees *ret_text. Text in an encoding has no terminator and no zero byte. */
 static aoticache_status get_text(struct reader *reader, const char *what, uint32_t limit, char **ret_text)
 {
     uint32_t length;

@@ -31,7 +31,7 @@ static void add_text(struct text *text, const char *piece)
     add(text, piece, strlen(piece));
 }
 
-/* For short pieces. */
+/* Adds a short formatted piece. */
 AOTICACHE_PRINTF(2, 3)
 static void add_format(struct text *text, const char *format, ...)
 {

@@ -75,7 +75,7 @@ bool aoticache_request_check_op(const char *op, char ret_reason[REQUEST_REASON_B
 bool aoticache_request_check_keyword(const char *name, char ret_reason[REQUEST_REASON_BYTES]);
 bool aoticache_request_check_environment(const char *name, const char *value, char ret_reason[REQUEST_REASON_BYTES]);
 bool aoticache_request_check_string(const char *value, char ret_reason[REQUEST_REASON_BYTES]);
-/* Also converts it to its canonical form: "cpu:0" is "cpu". */
+/* Checks a device. Also converts it to its canonical form: "cpu:0" is "cpu". */
 bool aoticache_request_check_device(aoticache_device *device, char ret_reason[REQUEST_REASON_BYTES]);
 /* Checks metadata with or without strides; makes its device canonical. */
 bool aoticache_request_check_metadata(aoticache_tensor_metadata *metadata, char ret_reason[REQUEST_REASON_BYTES]);

@@ -30,7 +30,7 @@ static const char *const kind_names[] = {
  * without a name, or memory is short.
  */
 
-/* JSON has no numbers for these three; all NaNs are written alike, as in the key. */
+/* Writes a double. JSON has no numbers for these three; all NaNs are written alike, as in the key. */
 static json_t *json_of_double(double value)
 {
     if (isnan(value))

@@ -89,8 +89,8 @@ typedef struct aoticache_argument {
 } aoticache_argument;
 
 /*
- * op: "namespace::name" or "namespace::name.overload", each a word of letters, digits and '_'; at most 255 bytes. An
- *     operator without overload has none, not "default".
+ * Creates a request. op: "namespace::name" or "namespace::name.overload", each a word of letters, digits and '_'; at most
+ *     255 bytes. An operator without overload has none, not "default".
  * device: the device the kernel is for.
  * Returns: OK, INVALID (ret_error has the reason), NO_MEMORY.
  */
@@ -123,14 +123,14 @@ AOTICACHE_API aoticache_status aoticache_request_add_none(aoticache_request *req
                                                           aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
                                                          aoticache_error *ret_error);
-/* All NaNs have the same encoding; -0.0 and 0.0 are different values. */
+/* Adds a double. All NaNs have the same encoding; -0.0 and 0.0 are different values. */
 AOTICACHE_API aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
                                                             aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
                                                           aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
                                                              double imaginary, aoticache_error *ret_error);
-/* UTF-8 without a zero byte, at most 65536 bytes. */
+/* Adds a string: UTF-8 without a zero byte, at most 65536 bytes. */
 AOTICACHE_API aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name,
                                                             const char *value, aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name,

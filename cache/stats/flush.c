@@ -212,7 +212,8 @@ void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns)
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_load, ns);
 }
 
-/* Nothing is added to saved_ns: the lookup that loaded the runner saved its compile, and these calls save no further one. */
+/* Counts uses. Nothing is added to saved_ns: the lookup that loaded the runner saved its compile, and these calls save no
+ * further one. */
 void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses)
 {
     if (cache == NULL || entry_id == 0 || uses == 0)

@@ -95,7 +95,7 @@ typedef struct aoticache_unflushed {
     uint64_t flush_after_ns;     /* AOTICACHE_FLUSH_AFTER_NS; set by tests */
 } aoticache_unflushed;
 
-/* `unflushed` must be zeroed. */
+/* Initializes the counts. `unflushed` must be zeroed. */
 void aoticache_unflushed_init(aoticache_unflushed *unflushed);
 void aoticache_unflushed_clear(aoticache_unflushed *unflushed);
 /* Discards, in the child of a fork, the counts of the parent, which the parent itself will flush. */
@@ -129,10 +129,10 @@ void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *c
 
 /* ---- flushing (flush.c) ---- */
 
-/* For lookups that hit: flushes if it is due, and never waits for another writer. */
+/* Flushes if it is due, and never waits for another writer; for lookups that hit. */
 void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 
-/* For lookups that miss: flushes unless a miss has just done so or another process is writing. The counts then wait for the
+/* Flushes, unless a miss has just done so or another process is writing; for lookups that miss. The counts then wait for the
  * next flush. */
 void aoticache_cache_flush_missed(aoticache_cache *cache);
 

@@ -159,7 +159,7 @@ typedef struct aoticache_statistics_options {
  */
 AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
                                                           aoticache_error *ret_error);
-/* options may be NULL: since creation. */
+/* Gives the numbers since a time. options may be NULL: since creation. */
 AOTICACHE_API aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache,
                                                                 const aoticache_statistics_options *options,
                                                                 aoticache_statistics *ret_statistics,
@@ -274,8 +274,8 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * For programs that show when and how often entries were used: flushes if ended processes have left counts next to the
- * index, and waits for another writer for at most 100 ms. Functions that read statistics, and collections, do this
+ * Flushes if ended processes have left counts next to the index, and waits for another writer for at most 100 ms; for
+ * programs that show when and how often entries were used. Functions that read statistics, and collections, do this
  * automatically; aoticache_cache_list() does not, because programs use it for lookups, too. Failures are ignored.
  */
 AOTICACHE_API void aoticache_cache_flush_deferred(aoticache_cache *cache);

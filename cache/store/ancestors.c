@@ -60,7 +60,7 @@ static bool is_trusted_owner(uid_t owner)
     return owner == 0 || owner == geteuid() || is_unmapped(owner);
 }
 
-/* In a sticky directory (/tmp) only the owner of an entry can rename it. */
+/* Returns whether others may rename entries. In a sticky directory (/tmp) only the owner of an entry can rename it. */
 static bool is_writable_by_others(const struct stat *folder)
 {
     if ((folder->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder->st_mode & S_ISVTX) != 0)

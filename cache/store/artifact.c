@@ -18,9 +18,9 @@
 #define MARK_BYTES 1
 
 /*
- * flock belongs to the open file description, and a mapping keeps that alive after the descriptor is closed: so an in-use
- * lock needs no descriptor (flock(2), "when all duplicates have been closed"; the kernel releases the lock in __fput(),
- * which is called with the last reference).
+ * Takes an in-use lock without a descriptor. flock belongs to the open file description, and a mapping keeps that alive
+ * after the descriptor is closed: so an in-use lock needs no descriptor (flock(2), "when all duplicates have been closed";
+ * the kernel releases the lock in __fput(), which is called with the last reference).
  */
 static void *map_mark(int fd)
 {
@@ -145,7 +145,7 @@ const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_
     return artifact->content;
 }
 
-/* Two threads may both make one; the first one is kept. */
+/* Makes the descriptor of the content. Two threads may both make one; the first one is kept. */
 static int make_content_fd(aoticache_artifact *artifact)
 {
     cleanup_fd int file = aoticache_memory_file_create();
@@ -255,7 +255,7 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
     return status;
 }
 
-/* ret_text: freed by the caller with free(), if the artifact's content is in it. */
+/* Reads the manifest. ret_text: freed by the caller with free(), if the artifact's content is in it. */
 static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
                                       aoticache_hash_records *records, aoticache_manifest **ret_manifest,
                                       char **ret_text, aoticache_error *ret_error)

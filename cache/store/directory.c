@@ -179,7 +179,8 @@ bool aoticache_directory_leaves_alone(const char *name)
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-/* A directory without a format file may become a cache only if it contains nothing foreign. */
+/* Checks a directory without a format file: A directory without a format file may become a cache only if it contains nothing
+ * foreign. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
@@ -196,7 +197,7 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
     return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
 }
 
-/* The file is written under another name and renamed, so a format file is complete or absent. */
+/* Writes the format file under another name and renames it, so that it is complete or absent. */
 static aoticache_status write_format(aoticache_directory *directory, aoticache_error *ret_error)
 {
     char name[64];

@@ -120,15 +120,15 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
     return directory->is_group_shared ? 0660 : 0600;
 }
 
-/* The set-group-ID bit makes everything created in the directory belong to the same group. */
+/* Returns the mode of directories. The set-group-ID bit makes everything created in the directory belong to the same group. */
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 {
     return directory->is_group_shared ? 02770 : 0700;
 }
 
 /*
- * If this fails (another user's directory, a file system without modes), other users of the group only get permission
- * errors.
+ * Adjusts mode and owner. If this fails (another user's directory, a file system without modes), other users of the group
+ * only get permission errors.
  */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
@@ -180,9 +180,9 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
 }
 
 /*
- * What is stored in a directory is durable only if the directory's own name in the root is. Another process may have created
- * the directory a moment ago, and not have synced the root yet: so each process syncs the root once, when it first opens
- * such a directory for writing.
+ * Syncs the root if necessary. A directory's contents are durable only if the directory's own name in the root is. Another
+ * process may have created the directory a moment ago, and not have synced the root yet: so each process syncs the root
+ * once, when it first opens such a directory for writing.
  */
 static aoticache_status make_name_durable(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {

@@ -29,7 +29,7 @@ static aoticache_status refuse_field(const char *name, const char *wanted, aotic
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is missing or not %s", name, wanted);
 }
 
-/* The text is borrowed from `object`; jansson has checked that it is UTF-8 and has no zero byte. */
+/* Reads a text member. The text is borrowed from `object`; jansson has checked that it is UTF-8 and has no zero byte. */
 static aoticache_status read_text(const json_t *object, const char *name, size_t limit, const char **ret_text,
                                   aoticache_error *ret_error)
 {
@@ -208,7 +208,7 @@ static aoticache_status read_file(const json_t *object, size_t i, aoticache_mani
     return ret_file->name != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
 
-/* *ret_has: the bytes of the only file follow the text. */
+/* Reads the member `inline`. *ret_has: the bytes of the only file follow the text. */
 static aoticache_status read_inline(const json_t *object, bool *ret_has, aoticache_error *ret_error)
 {
     const json_t *files = json_object_get(object, "files");
@@ -369,10 +369,10 @@ static aoticache_status check_rest(const char *text, size_t end, size_t size, bo
 }
 
 /*
- * jansson builds a tree: three bytes of text ("{},") become some 250 bytes of memory, so that a manifest of the largest size
- * would take gigabytes before anything is checked. So this first counts its values and their depth. Strings are exempt,
- * because they take only their own size, and can be large. Text that is not JSON may be counted wrongly: it is refused
- * anyway. *ret_end: where the object ends, `size` if it does not.
+ * Limits the memory for parsing. jansson builds a tree: three bytes of text ("{},") become some 250 bytes of memory, so that
+ * a manifest of the largest size would take gigabytes before anything is checked. So this first counts its values and their
+ * depth. Strings are exempt, because they take only their own size, and can be large. Text that is not JSON may be counted
+ * wrongly: it is refused anyway. *ret_end: where the object ends, `size` if it does not.
  */
 static aoticache_status check_json_size(const char *text, size_t size, size_t *ret_end, aoticache_error *ret_error)
 {
@@ -410,7 +410,7 @@ static aoticache_status check_json_size(const char *text, size_t size, size_t *r
     return AOTICACHE_OK;
 }
 
-/* jansson's text may repeat parts of the file, so only the position is reported. */
+/* Reports invalid JSON. jansson's text may repeat parts of the file, so only the position is reported. */
 static aoticache_status refuse_json(const json_error_t *error, aoticache_error *ret_error)
 {
     json_error_t copy = *error;

@@ -228,7 +228,7 @@ static aoticache_status verify_bytes(aoticache_directory *directory, int fd, con
     return status;
 }
 
-/* ret_bytes may be NULL. */
+/* Opens and verifies an object. ret_bytes may be NULL. */
 static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
                                       uint64_t expected_bytes, const reading *how, int *ret_fd, uint64_t *ret_bytes,
                                       aoticache_error *ret_error)
@@ -540,7 +540,7 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
 
-/* If the directory is gone, or is not a directory, it contains no objects. */
+/* Lists a directory of objects. If the directory is gone, or is not a directory, it contains no objects. */
 static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
                                           aoticache_error *ret_error)
 {

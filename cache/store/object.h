@@ -157,7 +157,7 @@ bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_di
 typedef bool (*aoticache_object_fn)(void *user, const aoticache_digest *digest);
 /* Called for a directory that could not be listed, because permission is missing or the disk fails. */
 typedef void (*aoticache_object_unreadable_fn)(void *user, const aoticache_error *error);
-/* unreadable may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
+/* Lists the objects. unreadable may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
                                        aoticache_object_unreadable_fn unreadable, void *user,
                                        aoticache_error *ret_error);

@@ -113,7 +113,8 @@ static aoticache_status copy_file(const aoticache_file *file, int into, aoticach
     }
 }
 
-/* The hook may remove its files when it returns, so they are linked, or copied if they are on another file system. */
+/* Links the hook's files, or copies them if they are on another file system, because the hook may remove them when it
+ * returns. */
 static aoticache_status gather_files(const aoticache_product *product, aoticache_scratch *ret_scratch,
                                      aoticache_error *ret_error)
 {

@@ -50,7 +50,7 @@ static aoticache_status check_index_file(const aoticache_directory *directory, c
     return aoticache_error_set_errno(ret_error, errno, "cannot examine %s/%s", directory->path, name);
 }
 
-/* SQLite opens these by name next to the database, so a link there would be followed. */
+/* Checks the side files of the index. SQLite opens these by name next to the database, so a link there would be followed. */
 static aoticache_status examine_side_files(const aoticache_directory *directory, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < SIDE_SUFFIX_COUNT; i++) {
@@ -261,7 +261,7 @@ static aoticache_status build_index(aoticache_directory *directory, const aotica
     return status;
 }
 
-/* The caller holds the store's lock exclusively. */
+/* Builds a new index. The caller holds the store's lock exclusively. */
 static aoticache_status replace_index(aoticache_directory *directory, const char *reason, aoticache_error *ret_error)
 {
     aoticache_scratch scratch = AOTICACHE_SCRATCH_INIT;
@@ -284,7 +284,8 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     return status;
 }
 
-/* `unusable` is the file to replace, or NULL if there was none. Another process may have replaced it during the wait. */
+/* Rebuilds the index. `unusable` is the file to replace, or NULL if there was none. Another process may have replaced it
+ * during the wait. */
 static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat *unusable, const char *reason,
                                       aoticache_index **ret_index, aoticache_error *ret_error)
 {
@@ -393,7 +394,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     return index != NULL ? make_current(cache, index, ret_error) : AOTICACHE_OK;
 }
 
-/* Returns how many indexes this cache has had so far. */
+/* Returns how many indexes this cache has opened. */
 static unsigned count_opened(aoticache_cache *cache)
 {
     unsigned count = 0;

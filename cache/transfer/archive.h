@@ -19,7 +19,7 @@ typedef bool (*aoticache_tar_poll_fn)(void *user);
 
 typedef struct aoticache_tar_writer aoticache_tar_writer;
 
-/* fd: borrowed until close. Returns: OK, INVALID (the level), NO_MEMORY, UNSUPPORTED. */
+/* Opens a writer. fd: borrowed until close. Returns: OK, INVALID (the level), NO_MEMORY, UNSUPPORTED. */
 aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_writer **ret_writer, aoticache_error *ret_error);
 /* Begins a member: a regular file, mode 0444, without an owner, with the time 1970-01-01. OK, IO, NO_MEMORY. */
@@ -46,7 +46,8 @@ typedef struct aoticache_tar_member {
 } aoticache_tar_member;
 
 /*
- * fd: borrowed until close. Compressed with zstd or not at all. max_bytes: maximum unpacked size, headers included; 0:
+ * Opens a reader. fd: borrowed until close. Compressed with zstd or not at all. max_bytes: maximum unpacked size, headers
+ *     included; 0:
  * 1 TiB, and beyond 1 GiB not more than 1000 times the bytes read (for a file with holes: the space it takes on the disk).
  * Returns: OK, NO_MEMORY, UNSUPPORTED, CORRUPT (it is not such an archive), IO.
  */

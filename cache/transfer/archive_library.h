@@ -76,7 +76,7 @@ aoticache_status aoticache_archive_library_open(const aoticache_archive_function
 
 #endif
 
-/* Used if there is no libarchive: returns UNSUPPORTED with a message that says so and what to do. */
+/* Returns UNSUPPORTED with a message that says what to do, if there is no libarchive. */
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error);
 
 #endif

@@ -89,7 +89,7 @@ static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error
                                (unsigned long long)reader->bytes, text != NULL ? text : "libarchive does not say why");
 }
 
-/* to_come: announced bytes of a member, before they are unpacked. */
+/* Checks the limit. to_come: announced bytes of a member, before they are unpacked. */
 static aoticache_status check_limit(const aoticache_tar_reader *reader, uint64_t to_come, aoticache_error *ret_error)
 {
     const la_int64_t counted = reader->call->filter_bytes_(reader->archive, 0);
@@ -125,7 +125,7 @@ static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *re
     return AOTICACHE_OK;
 }
 
-/* Some file systems report 0 for every file. */
+/* Returns the space of a file on the disk, if it is known. Some file systems report 0 for every file. */
 static uint64_t stored_bytes(int fd)
 {
     struct stat found;

@@ -38,8 +38,8 @@ struct aoticache_tar_writer {
 };
 
 /*
- * A piece may be written partly; the rest is then requested again. libarchive (3.6) leaks its buffers if an archive fails,
- * so it does not get the error: everything after it is discarded, and fail() reports it.
+ * Writes a piece. A piece may be written partly; the rest is then requested again. libarchive (3.6) leaks its buffers if an
+ * archive fails, so it does not get the error: everything after it is discarded, and fail() reports it.
  */
 static la_ssize_t write_piece(struct archive *archive, void *user, const void *bytes, size_t size)
 {
@@ -92,7 +92,7 @@ static int thread_count(void)
     return count < MOST_THREADS ? count : MOST_THREADS;
 }
 
-/* If libarchive would run a program to compress, that is refused: a library starts no programs. */
+/* Configures libarchive. If libarchive would run a program to compress, that is refused: a library starts no programs. */
 static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticache_error *ret_error)
 {
     const aoticache_archive_functions *call = writer->call;
@@ -105,8 +105,7 @@ static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticach
         call->write_set_bytes_in_last_block_(writer->archive, 1) != ARCHIVE_OK ||
         call->write_set_filter_option_(writer->archive, "zstd", "compression-level", level_text) != ARCHIVE_OK)
         return fail(writer, ret_error);
-    call->write_set_filter_option_(writer->archive, "zstd", "threads",
-                                   threads); /* since 3.6; older versions have no threads */
+    call->write_set_filter_option_(writer->archive, "zstd", "threads", threads); /* since 3.6; otherwise none */
     if (call->write_open_(writer->archive, writer, NULL, write_piece, NULL) != ARCHIVE_OK)
         return fail(writer, ret_error);
     return AOTICACHE_OK;

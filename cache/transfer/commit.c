@@ -29,7 +29,7 @@
 #define MANY_FILES 16
 #define FOLDERS 256
 #define BATCH_BYTES (UINT64_C(256) << 20)
-/* Of manifests, which are kept in memory. Most have a few KiB. */
+/* Bytes of manifests, which are kept in memory. Most have a few KiB. */
 #define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
 /* Entries that arrive slowly, over a network, become visible after this time. */
 #define BATCH_NS (UINT64_C(5) * 1000000000u)

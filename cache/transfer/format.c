@@ -192,7 +192,7 @@ static aoticache_status read_counts(const char *what, const char *kind, const js
     return AOTICACHE_OK;
 }
 
-/* Invalid keys are skipped: a later version may have others. */
+/* Reads the keys. Invalid keys are skipped: a later version may have others. */
 static void read_keys(const json_t *object, aoticache_transfer_keys *ret_keys)
 {
     const json_t *list = json_object_get(object, "keys");
@@ -203,7 +203,7 @@ static void read_keys(const json_t *object, aoticache_transfer_keys *ret_keys)
             ret_keys->count++;
 }
 
-/* ret_keys: may be NULL. */
+/* Parses the counts. ret_keys: may be NULL. */
 static aoticache_status parse_counts(const char *what, const char *kind, const char *text, size_t size,
                                      aoticache_transfer_counts *ret_counts, aoticache_transfer_keys *ret_keys,
                                      aoticache_error *ret_error)

@@ -251,7 +251,7 @@ static aoticache_status import_large_object(struct import *import, const aoticac
     return status == AOTICACHE_OK ? add_manifest_in_file(import, digest, fd, got, ret_error) : status;
 }
 
-/* ret_wanted: its bytes are to be read. */
+/* Decides about an object. ret_wanted: its bytes are to be read. */
 static aoticache_status judge_object(struct import *import, const aoticache_tar_member *member,
                                      const aoticache_digest *digest, bool *ret_wanted, aoticache_error *ret_error)
 {

@@ -178,7 +178,7 @@ void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_di
         object->is_manifest = true;
 }
 
-/* Most files of artifacts do not begin like a manifest. */
+/* Notes a manifest. Most files of artifacts do not begin like a manifest. */
 aoticache_status aoticache_intake_note_if_manifest(aoticache_intake *intake, const aoticache_digest *digest, int fd,
                                                    uint64_t bytes, aoticache_error *ret_error)
 {
@@ -319,7 +319,7 @@ aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const ao
 
 /* ---- pins and tags ---- */
 
-/* OK, NOT_FOUND. */
+/* Checks whether the key has an entry: OK, NOT_FOUND. */
 static aoticache_status find_key(aoticache_intake *intake, const aoticache_key *key, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(intake->cache);

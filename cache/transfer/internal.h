@@ -65,7 +65,7 @@ aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *
 aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text, aoticache_error *ret_error);
 
 /* OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
-/* ret_keys: the valid keys, at most as many as it has space for. */
+/* Parses the first member. ret_keys: the valid keys, at most as many as it has space for. */
 aoticache_status aoticache_transfer_parse_head(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
                                                aoticache_transfer_keys *ret_keys, aoticache_error *ret_error);
 aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aoticache_transfer_counts *ret_counts,

@@ -122,7 +122,7 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     return AOTICACHE_OK;
 }
 
-/* *ret_good: the copy has the digest; otherwise the reason has been reported. */
+/* Copies an object. *ret_good: the copy has the digest; otherwise the reason has been reported. */
 static aoticache_status copy_verified(struct merge *merge, const aoticache_digest *digest, int from, uint64_t bytes,
                                       bool *ret_good, aoticache_error *ret_error)
 {
@@ -155,7 +155,7 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
     return status;
 }
 
-/* *ret_good: it is in the target, or queued. */
+/* Copies an object if it is missing. *ret_good: it is in the target, or queued. */
 static aoticache_status bring_object(struct merge *merge, const aoticache_digest *digest, uint64_t bytes,
                                      bool *ret_good, aoticache_error *ret_error)
 {
@@ -186,7 +186,7 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     return status;
 }
 
-/* The caller frees it with free(); NULL if the entry has none. */
+/* Reads the signatures; the caller frees them with free(). NULL if the entry has none. */
 static char *read_signatures(struct merge *merge, const aoticache_digest *artifact)
 {
     cleanup_free char *text = NULL;

@@ -69,7 +69,7 @@ static aoticache_status open_crypto(aoticache_error *ret_error)
         problem);
 }
 
-/* libcrypto gives no key, or no context: memory is short, or its configuration forbids Ed25519. */
+/* Reports that libcrypto gave no key, or no context: memory is short, or its configuration forbids Ed25519. */
 static aoticache_status refused(aoticache_error *ret_error)
 {
     crypto.ERR_clear_error_(); /* the host's own calls of libcrypto use the same error queue */

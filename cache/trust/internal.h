@@ -17,7 +17,7 @@
 void aoticache_base64_encode(const uint8_t *bytes, size_t size, char *ret_text);
 /* Decodes exactly `size` bytes; accepts only the form that the encoder writes. */
 bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes);
-/* OK, or INVALID with the reason. */
+/* Checks a name: OK, or INVALID with the reason. */
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error);
 /*
  * Parses `name:base64` of exactly `size` bytes: every key and every signature is read by this function. what: "public key",
@@ -33,10 +33,11 @@ typedef struct aoticache_signature_list {
     size_t count;
 } aoticache_signature_list;
 
-/* NULL is "". OK, INVALID (with the line's number), and INVALID for more than AOTICACHE_MAX_SIGNATURES. Names may repeat. */
+/* Parses a text of signatures. NULL is "". OK, INVALID (with the line's number), and INVALID for more than
+ * AOTICACHE_MAX_SIGNATURES. Names may repeat. */
 aoticache_status aoticache_signature_list_parse(const char *text, aoticache_signature_list *ret_list,
                                                 aoticache_error *ret_error);
-/* The caller frees the text with free(); NULL if memory is short. */
+/* Writes the text, which the caller frees with free(); NULL if memory is short. */
 char *aoticache_signature_list_format(const aoticache_signature_list *list);
 /* Adds a signature, or replaces the one of the same name. Returns false if the list is full. */
 bool aoticache_signature_list_add(aoticache_signature_list *list, const aoticache_signature *signature);
@@ -92,7 +93,7 @@ typedef struct aoticache_revocation {
     aoticache_digest artifact;
 } aoticache_revocation;
 
-/* OK, INVALID. */
+/* Parses a word of revoked_keys. OK, INVALID. */
 aoticache_status aoticache_revocation_parse(const char *text, aoticache_revocation *ret_revocation,
                                             aoticache_error *ret_error);
 bool aoticache_revocation_names_key(const aoticache_revocation *revocation, const aoticache_public_key *key);
@@ -102,7 +103,8 @@ bool aoticache_revocation_names_key(const aoticache_revocation *revocation, cons
  * comment begins with a '#' at the beginning of the line or after a space.
  */
 typedef aoticache_status (*aoticache_key_word_fn)(void *user, const char *word, const char *place);
-/* OK (also if there is no such file), DENIED (owner, mode), IO, NO_MEMORY, and the callback's results. */
+/* Reads a file of keys and calls back for each line. OK (also if there is no such file), DENIED (owner, mode), IO,
+ * NO_MEMORY, and the callback's results. */
 aoticache_status aoticache_key_file_read(const char *directory, const char *name, aoticache_key_word_fn callback,
                                          void *user, aoticache_error *ret_error);
 
@@ -170,7 +172,8 @@ aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_s
 
 #define AOTICACHE_TRUST_FAULT_BYTES 256
 
-/* ret_reason: one line if *ret_faulty. Returns as aoticache_cache_check_signatures(). */
+/* Checks whether the entry would be refused now. ret_reason: one line if *ret_faulty. Returns as
+ * aoticache_cache_check_signatures(). */
 aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
                                             char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
                                             aoticache_error *ret_error);
@@ -187,7 +190,7 @@ aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoti
 
 #define AOTICACHE_SIGNATURE_FILE_BYTES (AOTICACHE_MAX_SIGNATURES * AOTICACHE_SIGNATURE_TEXT_BYTES)
 
-/* OK (also if there are none: ""), CORRUPT, IO, DENIED, NO_MEMORY. */
+/* Reads the signatures. OK (also if there are none: ""), CORRUPT, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_signature_file_read(aoticache_directory *directory, const aoticache_digest *artifact,
                                                aoticache_signature_list *ret_list, aoticache_error *ret_error);
 /*

@@ -90,7 +90,7 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
     return AOTICACHE_OK;
 }
 
-/* NOT_FOUND if it is not there. */
+/* Opens the directory of keys. NOT_FOUND if it is not there. */
 static aoticache_status open_folder(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
     struct stat found;

@@ -67,7 +67,7 @@ aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aotica
 
 enum { REVOCATIONS_UNKNOWN, REVOCATIONS_NONE, REVOCATIONS_SOME };
 
-/* If nothing is revoked, the keys themselves are not read. */
+/* Returns whether anything may be revoked. If nothing is revoked, the keys themselves are not read. */
 static bool may_have_revocations(const aoticache_trust *trust)
 {
     cleanup_free char *path = NULL;
@@ -79,7 +79,8 @@ static bool may_have_revocations(const aoticache_trust *trust)
            (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A list that cannot be read may name any key: it counts as revoking something, and is read again the next time. */
+/* Returns whether anything is revoked. A list that cannot be read may name any key: it counts as revoking something, and is
+ * read again the next time. */
 static bool has_revocations(aoticache_cache *cache)
 {
     aoticache_trust *trust = &cache->trust;
@@ -194,7 +195,8 @@ static aoticache_status list_candidates(aoticache_cache *cache, struct candidate
     return status;
 }
 
-/* An entry that is missing, or cannot be read, cannot be served, and a verification reports it. */
+/* Returns whether the entry is left to verifications: an entry that is missing, or cannot be read, cannot be served, and a
+ * verification reports it. */
 static bool is_beyond_reach(aoticache_status status)
 {
     return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;

@@ -55,8 +55,8 @@ bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes)
 
 /* ---- names ---- */
 
-/* A name is the beginning of a word in a list of keys: it ends at the ':', a space would end the word, and a '#' at its
- * beginning would begin a comment. */
+/* Checks a name. A name is the beginning of a word in a list of keys: it ends at the ':', a space would end the word, and a
+ * '#' at its beginning would begin a comment. */
 static bool is_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)

@@ -87,7 +87,8 @@ static aoticache_status load_trusted(void *user, const char *word, const char *p
     return AOTICACHE_OK;
 }
 
-/* A line that cannot be parsed may have revoked the very key that signs: nothing is accepted then. */
+/* Loads a line of revoked keys. A line that cannot be parsed may have revoked the very key that signs: nothing is accepted
+ * then. */
 static aoticache_status load_revoked(void *user, const char *word, const char *place)
 {
     struct loading *loading = user;

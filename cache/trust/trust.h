@@ -79,7 +79,7 @@ AOTICACHE_API void aoticache_secret_key_free(aoticache_secret_key *key);
 
 /* ---- statements ---- */
 
-/* What is signed for an entry. Strings are borrowed during a call. */
+/* The content that is signed for an entry. Strings are borrowed during a call. */
 typedef struct aoticache_statement {
     size_t size;
     aoticache_key key;

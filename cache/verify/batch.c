@@ -29,7 +29,7 @@ static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *dige
     return true;
 }
 
-/* detail: NULL for a foreign file. Returns false if memory is short. */
+/* Adds another file. detail: NULL for a foreign file. Returns false if memory is short. */
 static bool add_odd(aoticache_verify_batch *batch, const char *path, const char *detail)
 {
     if (!AOTICACHE_ARRAY_RESERVE(batch->odd, batch->odd_capacity, batch->odd_count + 1))

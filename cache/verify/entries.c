@@ -49,7 +49,8 @@ static bool has_part(const aoticache_verify_item *item, const aoticache_digest *
     return false;
 }
 
-/* An object that is missing from the artifact's objects in the index would be collected while it is needed. */
+/* Compares the objects. An object that is missing from the artifact's objects in the index would be collected while it is
+ * needed. */
 static aoticache_status compare_objects(const aoticache_verify_item *item, const aoticache_manifest *manifest,
                                         aoticache_error *ret_error)
 {
@@ -158,7 +159,8 @@ aoticache_status aoticache_verification_confirm_entries(aoticache_verification *
 
 /* ---- manifests without an entry ---- */
 
-/* A manifest that another entry of the same key, requirements and guard has replaced is garbage, not a lost entry. */
+/* Returns whether the manifest was replaced. A manifest that another entry of the same key, requirements and guard has
+ * replaced is garbage, not a lost entry. */
 static bool is_superseded(aoticache_index *index, const aoticache_manifest *manifest)
 {
     aoticache_index_entry same = {.key = manifest->key, .guard = manifest->guard};
@@ -183,7 +185,8 @@ static bool is_complete(aoticache_directory *directory, const aoticache_manifest
     return true;
 }
 
-/* Only the digest and the age are kept: after the loss of an index there may be a million of them. */
+/* Notes a manifest without an entry. Only the digest and the age are kept: after the loss of an index there may be a million
+ * of them. */
 aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
                                                      const aoticache_digest *digest, aoticache_error *ret_error)
 {

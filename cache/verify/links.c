@@ -205,7 +205,7 @@ static bool copy_pins(void *user, const aoticache_pins *pins)
     return false;
 }
 
-/* Repeating an existing setting makes the change quarantine a damaged file and rewrite it from the index. */
+/* Repeats an existing setting, which makes the change quarantine the damaged file and rewrite it from the index. */
 static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
                                         const aoticache_key *key, aoticache_error *ret_error)
 {

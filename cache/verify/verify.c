@@ -1,8 +1,9 @@
 /*
- * cache/verify/verify: the order of a verification's parts, and two of them: the index and the root of the cache.
+ * cache/verify/verify: runs the parts of a verification in order, and contains two of them: the index and the root of the
+ * cache.
  *
- * Looking takes no lock. What seems wrong is looked at again before it counts, with the store locked where it is repaired,
- * because entries come and go meanwhile.
+ * Examining takes no lock. Because entries are added and removed meanwhile, a problem is examined again before it counts,
+ * and with the store locked if it is repaired.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +30,7 @@ static bool poll(void *user)
     return aoticache_verification_poll(verification, verification->report.objects);
 }
 
-/* With a connection of its own, so that other threads need not wait for it. verification: NULL: nobody is asked. */
+/* Uses a separate connection, so that other threads need not wait for it. verification: NULL: the check cannot be stopped. */
 static aoticache_status check_integrity(aoticache_cache *cache, bool is_full, aoticache_verification *verification,
                                         bool *ret_completed, aoticache_error *ret_error)
 {
@@ -64,7 +65,7 @@ static aoticache_status report_damaged_index(aoticache_verification *verificatio
     verification->report.damaged++;
     aoticache_verification_report_finding(verification, "damaged", AOTICACHE_INDEX_FILE, detail);
     if (!verification->options.repair) {
-        verification->index = NULL; /* what it says is worth nothing now */
+        verification->index = NULL; /* its results are useless now */
         return AOTICACHE_OK;
     }
     if (!aoticache_cache_recovered(verification->cache, AOTICACHE_CORRUPT, &verification->index))
@@ -73,7 +74,8 @@ static aoticache_status report_damaged_index(aoticache_verification *verificatio
     return AOTICACHE_OK;
 }
 
-/* A read-only cache that was opened without an index answers nothing, which is well only where it is empty. */
+/* Reports a missing index. A read-only cache that was opened without an index finds nothing, which is correct only if it is
+ * empty. */
 static aoticache_status explain_no_index(aoticache_verification *verification, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = verification->cache->directory;
@@ -142,9 +144,10 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
     return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole verification ---- */
 
-/* Lost entries are put back even where the run was stopped: the next one will not see their manifests again. */
+/* Checks the objects. Lost entries are restored even if the run was stopped: the next one will not see their manifests
+ * again. */
 static aoticache_status check_objects(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_verification_check_objects(verification, ret_error);
@@ -155,7 +158,7 @@ static aoticache_status check_objects(aoticache_verification *verification, aoti
     return status;
 }
 
-/* Notes what was counted since `before`: if another run goes on from here, it finds and counts that itself. */
+/* Notes what was counted since `before`: if another run continues from here, it will find and count that itself. */
 static void count_again(aoticache_verification *verification, const aoticache_verify_report *before)
 {
 #define ADD_DIFFERENCE(name, text) verification->again.name += verification->report.name - before->name;
@@ -163,7 +166,7 @@ static void count_again(aoticache_verification *verification, const aoticache_ve
 #undef ADD_DIFFERENCE
 }
 
-/* Every run looks at these: the index and the root. */
+/* Checks the index and the root, in every run. */
 static aoticache_status check_index_and_root(aoticache_verification *verification, aoticache_index_totals *ret_totals,
                                              aoticache_error *ret_error)
 {
@@ -189,7 +192,7 @@ static aoticache_status check_links_and_pins(aoticache_verification *verificatio
     if (status == AOTICACHE_OK && !verification->is_stopped)
         verification->phase = AOTICACHE_VERIFY_DONE;
     else
-        count_again(verification, &before); /* these directories have no order to go on in */
+        count_again(verification, &before); /* these directories have no order in which to continue */
     return status;
 }
 
@@ -206,7 +209,7 @@ static aoticache_status verify(aoticache_verification *verification, aoticache_e
     if (status == AOTICACHE_OK && verification->index != NULL)
         status = aoticache_index_read_totals(verification->index, &totals, ret_error);
     if (verification->index == NULL)
-        verification->report.unreferenced = 0; /* nobody knows which are */
+        verification->report.unreferenced = 0; /* it is not known which objects are unreferenced */
     verification->report.entries = totals.entries;
     return status;
 }
@@ -240,7 +243,7 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
     status = chosen.repair ? aoticache_cache_check_writable(cache, ret_error) : AOTICACHE_OK;
     if (status != AOTICACHE_OK)
         return status;
-    uint64_t limit = chosen.time_limit_ms < UINT64_MAX / 2000000 ? chosen.time_limit_ms : 0; /* else: centuries */
+    uint64_t limit = chosen.time_limit_ms < UINT64_MAX / 2000000 ? chosen.time_limit_ms : 0; /* otherwise: centuries */
     aoticache_verification verification = {
         .cache = cache,
         .index = aoticache_cache_index(cache),

@@ -36,7 +36,7 @@ void aoticache_index_merge_log(aoticache_index *index)
     sqlite3_close(reader);
 }
 
-/* SQLite calls this after each commit. */
+/* Notes the size of the log; SQLite calls this after each commit. */
 static int note_log(void *user, sqlite3 *db, const char *name, int pages)
 {
     aoticache_index *index = user;

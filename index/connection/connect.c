@@ -23,9 +23,9 @@
 #define SHM_BYTES (32 << 10) /* the smallest -shm file that SQLite creates */
 
 /*
- * The file is private to the user: 0600, whatever the umask is, or 0660 if a group shares the directory. SQLite gives the
- * WAL and the journal the same mode and owner. The entry in the directory becomes durable with the first transaction, whose
- * journal makes SQLite sync the directory.
+ * Creates the file. The file is private to the user: 0600, whatever the umask is, or 0660 if a group shares the directory.
+ * SQLite gives the WAL and the journal the same mode and owner. The entry in the directory becomes durable with the first
+ * transaction, whose journal makes SQLite sync the directory.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -60,8 +60,8 @@ static bool is_read_only_by_chance(const aoticache_index *index)
 }
 
 /*
- * The caller holds the registry's lock. Closing a descriptor of a file releases all locks that the process has on that file,
- * so no other thread may use the file that create_file closes.
+ * Opens or creates the file. The caller holds the registry's lock. Closing a descriptor of a file releases all locks that
+ * the process has on that file, so no other thread may use the file that create_file closes.
  */
 static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -79,7 +79,7 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
-/* The file may be damaged or malicious. This turns on SQLite's defences against that; none of them reads the file. */
+/* Turns on SQLite's defences against a damaged or malicious file; none of them reads the file. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */

@@ -64,7 +64,7 @@ static int check_file(sqlite3_file *file, int result)
     return guarded->last_errno == 0 ? SQLITE_OK : result;
 }
 
-/* Returns SQLITE_FULL if the process's limit does not allow the file to become so long. */
+/* Returns SQLITE_FULL if the process's limit does not allow that length of the file. */
 static int check_length(sqlite3_file *file, sqlite3_int64 end)
 {
     if (aoticache_syscall_is_within_limit((uint64_t)end))
@@ -125,7 +125,7 @@ static int guarded_check_lock(sqlite3_file *file, int *ret_is_locked)
     return plain_of(file)->pMethods->xCheckReservedLock(plain_of(file), ret_is_locked);
 }
 
-/* SQLite queries the cause of a failure here. */
+/* Handles SQLite's query for the cause of a failure. */
 static int guarded_control(sqlite3_file *file, int what, void *argument)
 {
     const guarded_file *guarded = (const guarded_file *)file;
@@ -146,7 +146,7 @@ static int guarded_device(sqlite3_file *file)
     return plain_of(file)->pMethods->xDeviceCharacteristics(plain_of(file));
 }
 
-/* The shared memory is a separate file, which is extended if it is too short. */
+/* Maps the shared memory. The shared memory is a separate file, which is extended if it is too short. */
 static int guarded_map_shared(sqlite3_file *file, int region, int bytes, int extends, void volatile **ret_memory)
 {
     const sqlite3_int64 least = 3; /* the size to which SQLite truncates it when it opens it */
@@ -182,7 +182,7 @@ static int guarded_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *memor
     return plain_of(file)->pMethods->xUnfetch(plain_of(file), offset, memory);
 }
 
-/* SQLite would close a descriptor that belongs to another file by now: it is given one of /dev/null
+/* Closes the file. SQLite would close a descriptor that belongs to another file by now: it is given one of /dev/null
  * instead. */
 static int guarded_close(sqlite3_file *file)
 {

@@ -79,8 +79,8 @@ struct aoticache_index {
 
 #define AOTICACHE_INDEX_HOOKED_VFS "aoticache-hooked" /* syscall_hooks.c */
 
-/* folder_fd: the directory of index->path, if the caller has it open; otherwise NULL. Returns: OK, NOT_FOUND (read_only),
- * IO, DENIED, NO_MEMORY. */
+/* Opens the index's directory. folder_fd: the directory of index->path, if the caller has it open; otherwise NULL. Returns:
+ * OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
                                                  aoticache_error *ret_error);
 void aoticache_index_vfs_close_folder(aoticache_index *index);
@@ -167,7 +167,7 @@ aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_s
 
 /* ---- writer_queue.c: the wait for the write lock ---- */
 
-/* SQLite's busy handler; argument: the index. Returns 0 if wait_ms have passed by the clock. */
+/* Waits; this is SQLite's busy handler. argument: the index. Returns 0 if wait_ms have passed by the clock. */
 int aoticache_index_wait(void *argument, int tries);
 /*
  * Tries to get the write lock: calls `try` until it gives another result than SQLITE_BUSY, or wait_ms have passed. It waits
@@ -274,12 +274,12 @@ void aoticache_index_bind_text(sqlite3_stmt *statement, int parameter, const cha
 /* Limits the value to the largest number that SQLite can store. */
 void aoticache_index_bind_unsigned(sqlite3_stmt *statement, int parameter, uint64_t value);
 
-/* Each returns false if the column does not have the expected type and size. */
+/* Read a column. Each returns false if the column does not have the expected type and size. */
 bool aoticache_index_read_blob(sqlite3_stmt *statement, int column, void *ret_bytes, size_t size);
 bool aoticache_index_read_integer(sqlite3_stmt *statement, int column, int64_t *ret_value);
 bool aoticache_index_read_unsigned(sqlite3_stmt *statement, int column, uint64_t *ret_value);
 bool aoticache_index_read_count(sqlite3_stmt *statement, int column, uint32_t *ret_value);
-/* Borrowed until the next step or reset. */
+/* Reads a text, borrowed until the next step or reset. */
 bool aoticache_index_read_text(sqlite3_stmt *statement, int column, const char **ret_text);
 
 /* ---- objects.c ---- */

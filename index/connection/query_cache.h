@@ -64,7 +64,7 @@ void aoticache_query_cache_note(aoticache_index *index, aoticache_index_question
 
 /* An answer of several rows, collected while they are read. Initialize only is_wanted; note_rows frees the bytes. */
 typedef struct aoticache_query_rows {
-    bool is_wanted; /* all rows so far are in it */
+    bool is_wanted; /* no row is missing in it yet */
     uint8_t *bytes;
     size_t size, capacity;
 } aoticache_query_rows;

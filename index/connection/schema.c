@@ -139,8 +139,9 @@ static aoticache_status check_version(const aoticache_index *index, const schema
 }
 
 /*
- * A file without version and without tables is new; one with tables belongs to another program, unless another process has
- * created the tables since the version was read: then it has set the version too, in the same transaction.
+ * Checks a file without version. A file without version and without tables is new; one with tables belongs to another
+ * program, unless another process has created the tables since the version was read: then it has set the version too, in the
+ * same transaction.
  */
 static aoticache_status check_empty(aoticache_index *index, aoticache_error *ret_error)
 {

@@ -126,8 +126,8 @@ const char *aoticache_index_relaxed_sql(aoticache_index *index)
 }
 
 /*
- * EXTRA rather than FULL: the same with WAL, but with a rollback journal only EXTRA makes a commit (the journal's removal)
- * survive power loss.
+ * Sets the durability. EXTRA rather than FULL: the same with WAL, but with a rollback journal only EXTRA makes a commit (the
+ * journal's removal) survive power loss.
  */
 static aoticache_status set_durability(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error)
@@ -163,7 +163,7 @@ static int try_to_begin(aoticache_index *index, void *user)
     return result;
 }
 
-/* After some failures, such as a full disk, SQLite has rolled back already. */
+/* Rolls back, unless SQLite has done so already, as after a full disk. */
 static void roll_back(aoticache_index *index)
 {
     if (sqlite3_get_autocommit(index->db) == 0)

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* An open that failed says only "cannot open": the cause is in errno. */
+/* Returns the status of a failed open, for which SQLite says only "cannot open": the cause is in errno. */
 static aoticache_status status_of_open(int result, int system_errno)
 {
     if (result == SQLITE_CANTOPEN_SYMLINK)
@@ -62,7 +62,7 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
     }
 }
 
-/* SQLite reports FULL only for a write, and never for a quota. */
+/* Returns whether space is missing. SQLite reports FULL only for a write, and never for a quota. */
 static bool is_lack_of_space(int primary, int system_errno)
 {
     return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) &&

@@ -14,7 +14,7 @@ aoticache_status aoticache_index_check_version(const aoticache_index *index, int
                                index->path, (long long)version, AOTICACHE_INDEX_VERSION);
 }
 
-/* A failure to read the version is not reported: the statement itself will report it better. */
+/* Refuses a newer index. A failure to read the version is not reported: the statement itself will report it better. */
 aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_error *ret_error)
 {
     sqlite3_stmt **const statement = &index->statements[SQL(VERSION)];

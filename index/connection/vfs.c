@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 
-/* All processes must use the same locks, whatever VFS is the program's default. Tests wrap this one. */
+/* Finds the system's VFS. All processes must use the same locks, whatever VFS is the program's default. Tests wrap this one. */
 static sqlite3_vfs *find_plain(void)
 {
     sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_HOOKED_VFS);
@@ -40,7 +40,7 @@ static aoticache_index *index_of(sqlite3_vfs *vfs)
     return vfs->pAppData;
 }
 
-/* The index's own name in its directory. */
+/* Returns the index's own name in its directory. */
 static const char *file_of(const aoticache_index *index)
 {
     const char *slash = strrchr(index->path, '/');
@@ -70,7 +70,7 @@ static void note_foreign(aoticache_index *index, const char *name)
         *copy = (unsigned char)*copy < ' ' || *copy == 0x7f ? '?' : *copy; /* messages are one line */
 }
 
-/* Opening a FIFO would wait forever, and SQLite's own refusal of links gives no cause. */
+/* Checks that it is a regular file. Opening a FIFO would wait forever, and SQLite's own refusal of links gives no cause. */
 static int check_type(const aoticache_index *index, const char *name)
 {
     struct stat found;
@@ -82,8 +82,9 @@ static int check_type(const aoticache_index *index, const char *name)
 }
 
 /*
- * If SQLite cannot create a file it then opens it for reading, and reports the cause that the file does not exist. So this
- * determines the cause again: a file that can be created now exists for another attempt.
+ * Opens or creates a file, or finds the cause of the failure. If SQLite cannot create a file it then opens it for reading,
+ * and reports the cause that the file does not exist. So this determines the cause again: a file that can be created now
+ * exists for another attempt.
  */
 static int create_or_explain(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags)
 {

@@ -75,7 +75,7 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
 
 /* ---- the gate ---- */
 
-/* The descriptor stays open as long as the connection. The next transaction tries again after a failure. */
+/* Opens the gate. The descriptor stays open as long as the connection. The next transaction tries again after a failure. */
 static void open_gate(aoticache_index *index)
 {
     index->gate_fd = aoticache_index_vfs_create(index, "-gate", O_NONBLOCK);

@@ -20,8 +20,8 @@ typedef struct aoticache_index_file_digest {
 /* Returns: OK; NOT_FOUND: no digest of this file is recorded; and errors of the index. */
 aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64_t device, uint64_t inode,
                                                   aoticache_index_file_digest *ret_digest, aoticache_error *ret_error);
-/* Each replaces the record of that file; records from before this boot are deleted. Waits for the write lock wait_ms at
- * most. */
+/* Writes digests; each replaces the record of that file, and records from before this boot are deleted. Waits for the write
+ * lock wait_ms at most. */
 aoticache_status aoticache_index_put_file_digests(aoticache_index *index, const aoticache_index_file_digest *digests,
                                                   size_t count, uint32_t wait_ms, aoticache_error *ret_error);
 

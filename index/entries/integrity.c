@@ -136,7 +136,7 @@ struct part_user {
     aoticache_error *error;
 };
 
-/* The statement has two parameters, the first and the last digest. */
+/* Runs a statement for a range. The statement has two parameters, the first and the last digest. */
 static aoticache_status list_between(aoticache_index *index, const char *sql, const aoticache_digest *first,
                                      const aoticache_digest *last, aoticache_index_row_fn read, void *user,
                                      aoticache_error *ret_error)

@@ -20,7 +20,8 @@ typedef struct aoticache_index_judgement {
     int64_t judged_ns; /* wall clock */
 } aoticache_index_judgement;
 
-/* Each replaces the result of the same key, machine, threads and size. Waits for the write lock wait_ms at most. */
+/* Writes results; each replaces the result of the same key, machine, threads and size. Waits for the write lock wait_ms at
+ * most. */
 aoticache_status aoticache_index_put_judgements(aoticache_index *index, const aoticache_index_judgement *judgements,
                                                 size_t count, uint32_t wait_ms, aoticache_error *ret_error);
 

@@ -23,8 +23,8 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 }
 
 /*
- * SQLite assumes that rows are in the order of their keys: after a row with a damaged key it takes other rows for rows of
- * the key that it searches.
+ * Checks the key of the row. SQLite assumes that rows are in the order of their keys: after a row with a damaged key it
+ * takes other rows for rows of the key that it searches.
  */
 static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
 {
@@ -100,7 +100,8 @@ static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aot
 
 /* ---- by key ---- */
 
-/* A newer library may have migrated the index between its opening and its first lookup: aoticache_index_prepare(). */
+/* Checks the version at the first use. A newer library may have migrated the index between its opening and its first lookup:
+ * aoticache_index_prepare(). */
 static aoticache_status check_first_run(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
 {
     if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) > 1)

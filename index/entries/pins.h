@@ -28,7 +28,7 @@ aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticach
  * must not use the index. */
 typedef bool (*aoticache_index_pins_fn)(void *user, const aoticache_digest *key, bool is_pinned, const char *tag);
 
-/* key: only this key; tag: only keys with this tag (all their tags are listed). Either may be NULL. */
+/* Lists pins and tags. key: only this key; tag: only keys with this tag (all their tags are listed). Either may be NULL. */
 aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticache_digest *key, const char *tag,
                                            aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error);
 

@@ -170,7 +170,7 @@ static aoticache_status count_object(aoticache_index *index, const aoticache_ind
     return status;
 }
 
-/* The row of the artifact's manifest names `parts`; the rows of other objects name none. */
+/* Inserts the row of an object. The row of the artifact's manifest names `parts`; the rows of other objects name none. */
 static aoticache_status insert_object(aoticache_index *index, const aoticache_index_entry *entry, size_t position,
                                       int64_t first_entry, const aoticache_digest *parts, aoticache_error *ret_error)
 {

@@ -113,7 +113,7 @@ static bool recall(aoticache_index *index, const struct question *question, size
 
 /* ---- reading them ---- */
 
-/* The bytes are borrowed until the next step. An empty encoding has no address. */
+/* Reads the encoding. The bytes are borrowed until the next step. An empty encoding has no address. */
 static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
 {
     if (sqlite3_column_type(row, column) != SQLITE_BLOB)

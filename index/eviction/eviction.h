@@ -12,8 +12,9 @@
 #include "index/index.h"
 
 /*
- * Until the call with 0, this connection caches this many KiB in memory and merges the log only when it is very long. Until
- * then another connection must merge it, with aoticache_index_checkpoint(), while this one writes.
+ * Prepares the connection for a collection. Until the call with 0, this connection caches this many KiB in memory and merges
+ * the log only when it is very long. Until then another connection must merge it, with aoticache_index_checkpoint(), while
+ * this one writes.
  */
 void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
 /* Merges the log now, during a collection, if it has this many pages; with AOTICACHE_INDEX_LOG_PAGES, if otherwise the next
@@ -146,7 +147,7 @@ aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t n
 aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,
                                                 uint64_t *ret_forgotten, aoticache_error *ret_error);
 
-/* A number stored under a name, 0 if there is none. Written without waiting for the disk. */
+/* Read and write a number stored under a name, 0 if there is none; written without waiting for the disk. */
 aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *name, int64_t *ret_value,
                                            aoticache_error *ret_error);
 aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,

@@ -21,7 +21,7 @@ static aoticache_status execute_alone(aoticache_index *index, aoticache_index_du
     return aoticache_index_end(index, status, ret_error);
 }
 
-/* A commit that waits for the disk makes the earlier ones durable, too, with either journal. */
+/* Commits and waits for the disk. A commit that waits for the disk makes the earlier ones durable, too, with either journal. */
 aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter(index, ret_error);
@@ -210,8 +210,8 @@ void aoticache_index_checkpoint(aoticache_index *index)
 }
 
 /*
- * Only the holder of the write lock may release the log's disk space. SQLite takes that lock itself, but continues without
- * it if it cannot get it: so this first checks that the lock is free, and the gate keeps it free.
+ * Truncates the log. Only the holder of the write lock may release the log's disk space. SQLite takes that lock itself, but
+ * continues without it if it cannot get it: so this first checks that the lock is free, and the gate keeps it free.
  */
 void aoticache_index_truncate_log(aoticache_index *index)
 {

@@ -195,7 +195,7 @@ static aoticache_status has_older(aoticache_index *index, int level, int64_t bef
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* A slot of a longer level becomes too old only after a slot of a shorter level has moved. */
+/* Moves all slots that are too old. A slot of a longer level becomes too old only after a slot of a shorter level has moved. */
 static aoticache_status roll_all(aoticache_index *index, int64_t now, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;

@@ -78,7 +78,7 @@ static void make_header(uint8_t ret_header[HEADER_BYTES])
     memcpy(ret_header + 8, &number, sizeof number);
 }
 
-/* bytes: space for a header, and the record. */
+/* Appends a record. bytes: space for a header, and the record. */
 static aoticache_status append(aoticache_index *index, uint8_t *bytes, size_t size, aoticache_error *ret_error)
 {
     off_t before = 0;

@@ -49,7 +49,7 @@ typedef struct aoticache_index_sums {
     aoticache_hash_map by_name; /* of struct aoticache_index_sum, by kind and name */
 } aoticache_index_sums;
 
-/* A text may be NULL: counted as others. Returns: OK, NO_MEMORY. */
+/* Adds to the sums. A text may be NULL: counted as others. Returns: OK, NO_MEMORY. */
 aoticache_status aoticache_index_sums_add(aoticache_index_sums *sums, const char *op, const char *device,
                                           const char *environment, const aoticache_index_group *group,
                                           aoticache_error *ret_error);

@@ -1,5 +1,5 @@
 /*
- * aoticache: the tool. Finds the command that the first word names and hands over; every command is in a file of its
+ * aoticache: the tool. Runs the command that the first word names; every command is in its
  * own.
  */
 #include "base/cleanup.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first MAIN_COUNT are those that the short help describes. */
+/* The short help describes the first MAIN_COUNT commands. */
 static const aoticache_command *const commands[] = {
     &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,          &aoticache_command_show,
     &aoticache_command_why,    &aoticache_command_du,      &aoticache_command_verify,      &aoticache_command_rm,
@@ -36,7 +36,7 @@ static const aoticache_cli_program top_program = {
 
 #define OVERVIEW_COLUMN 14
 
-/* Everything: all commands, topics and exit codes. */
+/* Prints everything: all commands, topics and exit codes. */
 static void print_overview(void)
 {
     printf("\nCommands:\n");
@@ -64,7 +64,7 @@ static void print_words(const char *title, const char *const *words, size_t coun
     free(text);
 }
 
-/* What a command does, up to the end of the first clause, or to the last comma that fits a line. */
+/* Prints what a command does, up to the end of the first clause, or to the last comma that fits on a line. */
 static void print_first_clause(const aoticache_command *command)
 {
     cleanup_free char *text = aoticache_cli_text("%s", command->program.summary);
@@ -74,7 +74,7 @@ static void print_first_clause(const aoticache_command *command)
     aoticache_cli_print_item(command->word, OVERVIEW_COLUMN, text);
 }
 
-/* What fits a screen. */
+/* Prints an overview that fits on one screen. */
 static void print_short_overview(void)
 {
     const char *words[COMMAND_COUNT];
@@ -129,7 +129,7 @@ static int unknown_command(const aoticache_cli *cli, const char *word, bool is_h
     return aoticache_cli_usage_error(cli, "unknown command '%s'", word);
 }
 
-/* "aoticache help [WORD] [all]". */
+/* Handles "aoticache help [WORD] [all]". */
 static int help(const aoticache_cli *cli, int argc, char **argv)
 {
     const bool is_all = argc > 2 && strcmp(argv[argc - 1], "all") == 0;
@@ -147,7 +147,7 @@ static int help(const aoticache_cli *cli, int argc, char **argv)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* "--help", "--help all" and "--help=all" in place of a command. */
+/* Returns whether "--help", "--help all" or "--help=all" is given instead of a command. */
 static bool is_help(int argc, char **argv, bool *ret_is_all)
 {
     const char *word = argv[1];
@@ -170,7 +170,7 @@ static int dispatch(aoticache_cli *cli, int argc, char **argv)
         printf("aoticache %s\n", aoticache_version());
         return AOTICACHE_CLI_EXIT_OK;
     }
-    if (strcmp(word, AOTICACHE_INSPECT_CHILD_WORD) == 0) /* what `inspect` starts itself as; not for people */
+    if (strcmp(word, AOTICACHE_INSPECT_CHILD_WORD) == 0) /* `inspect` starts itself with this command; not for users */
         aoticache_inspect_child(argc, argv);
     if (word[0] == '-')
         return aoticache_cli_usage_error(cli, "option %s before the command; options come after it", word);

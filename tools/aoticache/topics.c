@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/topics: `aoticache help TOPIC`: which commands and settings go together, for people who know what they
- * want to do and not what it is called. Every line has at most 79 characters.
+ * tools/aoticache/topics: `aoticache help TOPIC`: related commands and settings, for users who know what they want to do but
+ * not the names. Every line has at most 79 characters.
  */
 #include "tools/aoticache/internal.h"
 

@@ -1,5 +1,5 @@
 /*
- * tools/cli/cache: the cache directory that the command line or the configuration names, and how it is opened.
+ * tools/cli/cache: finds and opens the cache directory that the command line or the configuration names.
  */
 #include "cache/config/config.h"
 #include "tools/cli/cli.h"
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static aoticache_config *current;   /* kept until the program ends: others borrow from it */
-static aoticache_config *forgotten; /* likewise: the one before */
+static aoticache_config *current;   /* kept until the program ends: its strings are borrowed */
+static aoticache_config *forgotten; /* likewise: the previous one */
 
 static void forget_config(void)
 {
@@ -74,7 +74,7 @@ int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory,
     return AOTICACHE_CLI_EXIT_ABSENT;
 }
 
-/* The configuration and the keys are those of the owner from here on, and the directory stays the one that root means. */
+/* Uses the configuration and the keys of the owner from here on; the directory stays the one that root named. */
 static int take_environment_of_owner(const aoticache_cli *cli, const char *directory, const struct stat *found)
 {
     const struct passwd *account = getpwuid(found->st_uid);
@@ -93,7 +93,7 @@ int aoticache_cli_look_as_owner(const aoticache_cli *cli)
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     if (geteuid() != 0)
         return AOTICACHE_CLI_EXIT_OK;
-    /* Without a logger: what is wrong in it is said when it is read for use. */
+    /* Without a logger: errors in it are reported when it is read for use. */
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     aoticache_config_apply(config, &options);
@@ -110,7 +110,8 @@ int aoticache_cli_look_as_owner(const aoticache_cli *cli)
     return result == AOTICACHE_CLI_EXIT_OK ? take_environment_of_owner(cli, directory, &found) : result;
 }
 
-/* What an open that makes nothing has found: OK; NOT_FOUND, of which the caller speaks; or an error, which has been told. */
+/* Handles the result of an open that creates nothing: OK; NOT_FOUND, which the caller reports; or an error, which has been
+ * reported. */
 static int open_existing(const aoticache_cli *cli, aoticache_cache **ret_cache, char ret_path[PATH_MAX])
 {
     aoticache_error error = {.message = ""};

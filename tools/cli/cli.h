@@ -44,7 +44,7 @@ typedef struct aoticache_cli aoticache_cli;
  * "did you mean" follow from the table.
  */
 typedef enum aoticache_cli_kind {
-    AOTICACHE_CLI_KIND_NONE,     /* marks the last row of a table; a program without operands */
+    AOTICACHE_CLI_KIND_NONE,     /* ends a table; a program without operands */
     AOTICACHE_CLI_KIND_SET,      /* bool: set to true */
     AOTICACHE_CLI_KIND_CLEAR,    /* bool: set to false */
     AOTICACHE_CLI_KIND_TEXT,     /* const char *: the value, borrowed */
@@ -252,7 +252,7 @@ int aoticache_cli_finish(const aoticache_cli *cli, int exit_code);
 /* Returns whether a write has failed: a program that only prints need not continue; aoticache_cli_finish() reports the
  * reason. */
 bool aoticache_cli_output_failed(void);
-/* The two parts of that, for code that writes to the descriptor itself. */
+/* Return whether the reader is gone, and end the program; for code that writes to the descriptor itself. */
 bool aoticache_cli_reader_is_gone(void);
 _Noreturn void aoticache_cli_end_by_broken_pipe(void);
 
@@ -295,9 +295,9 @@ typedef struct aoticache_cli_column {
                     * cut, too, and then left out; 0: never */
 } aoticache_cli_column;
 
-/* `columns` is borrowed until the table is freed. */
+/* Creates a table. `columns` is borrowed until the table is freed. */
 aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *columns, size_t column_count);
-/* cells: column_count strings, escaped and copied. style: of the whole row. */
+/* Adds a row. cells: column_count strings, escaped and copied. style: of the whole row. */
 void aoticache_cli_table_add(aoticache_cli_table *table, aoticache_cli_style style, const char *const *cells);
 /* Prints the rows and removes them; prints the titles the first time. A long table is printed in blocks: widths only grow. */
 void aoticache_cli_table_print(aoticache_cli_table *table, const aoticache_cli *cli);
@@ -351,7 +351,7 @@ void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const 
 /* Writes the lines before the samples of a name. type: "counter", "gauge", "histogram". */
 void aoticache_cli_exposition_describe(aoticache_cli_exposition *exposition, const char *name, const char *type,
                                        const char *help);
-/* label NULL: only the directory. */
+/* Writes a sample. label NULL: only the directory. */
 void aoticache_cli_exposition_sample(aoticache_cli_exposition *exposition, const char *name, const char *label,
                                      const char *label_value, double value);
 /* Writes a name with one sample. */
@@ -415,8 +415,9 @@ struct stat;
  */
 int aoticache_cli_become_owner(const aoticache_cli *cli, const char *directory, const struct stat *found);
 /*
- * If this process is root and the cache directory belongs to another user, becomes that user and uses that user's
- * configuration and keys. Does nothing if the directory is shared on purpose (allow_shared). Returns an exit code.
+ * Becomes the owner of the cache directory, with that user's configuration and keys, if this process is root and the
+ * directory belongs to another user. Does nothing if the directory is shared on purpose (allow_shared). Returns an exit
+ * code.
  */
 int aoticache_cli_look_as_owner(const aoticache_cli *cli);
 

@@ -1,6 +1,6 @@
 /*
- * tools/cli/exposition: metrics in Prometheus' text format, as the textfile collector of its node exporter reads them. Every
- * sample names the directory, so that a machine can have several caches.
+ * tools/cli/exposition: writes metrics in Prometheus' text format, for the textfile collector of its node exporter. Every
+ * sample has the directory as a label, so that a machine can have several caches.
  */
 #include "base/text/stream.h"
 #include "tools/cli/cli.h"
@@ -17,8 +17,8 @@ void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const 
 }
 
 /*
- * The value of a label: backslash, quotation mark and newline have to be escaped, and nothing else. It must be UTF-8, or the whole
- * file is refused: a byte that is none is the replacement character, U+FFFD.
+ * Prints the value of a label: only backslash, quotation mark and newline are escaped. It must be UTF-8, or the whole file
+ * is refused: an invalid byte becomes the replacement character, U+FFFD.
  */
 static void print_label(FILE *out, const char *text)
 {
@@ -42,7 +42,7 @@ void aoticache_cli_exposition_describe(aoticache_cli_exposition *exposition, con
     fprintf(exposition->out, "# HELP aoticache_%s %s\n# TYPE aoticache_%s %s\n", name, help, name, type);
 }
 
-/* What stands before the other labels of a sample. */
+/* Prints the part before the other labels of a sample. */
 static void begin_sample(aoticache_cli_exposition *exposition, const char *name)
 {
     fprintf(exposition->out, "aoticache_%s{directory=\"", name);
@@ -69,7 +69,7 @@ void aoticache_cli_exposition_single(aoticache_cli_exposition *exposition, const
     aoticache_cli_exposition_sample(exposition, name, NULL, NULL, value);
 }
 
-/* Files of several programs may have this name, so its help is the same in all; the label keeps the samples apart. */
+/* Files of several programs may have this name, so its help is the same in all; the label distinguishes the samples. */
 void aoticache_cli_exposition_build_info(aoticache_cli_exposition *exposition, const char *program)
 {
     aoticache_cli_exposition_describe(exposition, "build_info", "gauge",

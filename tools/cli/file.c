@@ -1,5 +1,5 @@
 /*
- * tools/cli/file: a file that others read while it is replaced: a temporary file beside it, and a rename.
+ * tools/cli/file: replaces a file that other programs may be reading: with a temporary file next to it, and a rename.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -25,7 +25,7 @@ static int write_all(int fd, const char *text, size_t size)
     return 0;
 }
 
-/* mkostemp has made it for its owner alone. */
+/* Sets the mode; mkostemp has created the file for its owner only. */
 static int set_mode(int fd, bool for_all)
 {
     if (for_all)
@@ -35,7 +35,7 @@ static int set_mode(int fd, bool for_all)
     return fchmod(fd, 0666 & ~mask);
 }
 
-/* A dot first, so that who reads a directory of files does not take the unfinished one. */
+/* Begins with a dot, so that programs that read a directory of files skip the unfinished one. */
 static char *temporary_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -1,6 +1,6 @@
 /*
- * tools/cli/help: what --help prints, made from the table of options. The short form fits a screen: a line for each option
- * that is used often, the names of the others. `--help all` has everything.
+ * tools/cli/help: prints --help from the table of options. The short form fits on a screen: a line for each common option,
+ * the names of the others. `--help all` has everything.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -10,12 +10,12 @@
 
 #define HELP_COLUMN 28
 
-/* What a line of help may have at most: all terminals have this much, and many no more. */
+/* The maximum width of a line of help: all terminals have it, and many have no more. */
 #define HELP_WIDTH 80
 
 /*
- * Words of `text` as lines of at most HELP_WIDTH columns; newlines are spaces. column: where the first begins; indent: where
- * the others do. Spaces at the beginning stay.
+ * Prints the words of `text` as lines of at most HELP_WIDTH columns; newlines count as spaces. column: start of the first
+ * line; indent: of the others. Leading spaces are kept.
  */
 static void print_paragraph(const char *text, size_t size, size_t column, int indent)
 {
@@ -41,7 +41,7 @@ static void print_paragraph(const char *text, size_t size, size_t column, int in
     putchar('\n');
 }
 
-/* What stands beside a name that takes `width` columns, from `column` on. */
+/* Prints the text next to a name that takes `width` columns, from `column` on. */
 static void print_item(int width, int column, const char *text)
 {
     cleanup_free char *padded = aoticache_cli_text("%*s%s", column - width, "", text);
@@ -53,7 +53,7 @@ void aoticache_cli_print_item(const char *name, int column, const char *text)
     print_item(printf("  %s", name), column, text);
 }
 
-/* Lines that belong together are one paragraph; one that is indented or empty stands for itself. */
+/* Prints the details: consecutive lines are one paragraph; an indented or empty line stands alone. */
 static void print_details(const char *text)
 {
     while (*text != '\0') {
@@ -70,7 +70,7 @@ static void print_details(const char *text)
     }
 }
 
-/* "  -n, --limit N": returns its width. */
+/* Prints "  -n, --limit N"; returns its width. */
 static int print_option_name(const aoticache_cli_option *option)
 {
     char letter[8] = "    ";
@@ -129,10 +129,11 @@ static void print_all(const aoticache_cli_program *program, const aoticache_cli_
 
 /* ---- the short form ---- */
 
-/* A clause that ends at a colon and is shorter says what the rest is about, as "run, show:"; it says nothing alone. */
+/* A shorter clause that ends with a colon only introduces the rest, as "run, show:", and is useless alone. */
 #define LEAST_CLAUSE 25
 
-/* How much of a help fits into `room` columns: all of it, or up to where a clause ends; the first one if none fits. */
+/* Returns how much of a help text fits into `room` columns: all of it, or up to the end of a clause; the first clause if
+ * none fits. */
 static size_t short_size(const char *help, size_t room)
 {
     const size_t all = strlen(help);
@@ -180,7 +181,7 @@ static void print_short_options(const aoticache_cli_option *options)
     }
 }
 
-/* Adds "--name VALUE, " of the options that are (or are not) rare. */
+/* Adds "--name VALUE, " for the options that are (or are not) rare. */
 static void add_names(const aoticache_cli_option *options, bool is_rare, char **text)
 {
     for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
@@ -206,7 +207,7 @@ static void print_names(const char *title, const aoticache_cli_option *options, 
     free(names);
 }
 
-/* The actions of a command that has some: its details begin with them. */
+/* Prints the actions of a command, if it has some: its details begin with them. */
 static void print_actions(const char *details)
 {
     while (details[0] == ' ') {

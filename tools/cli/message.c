@@ -1,7 +1,7 @@
 /*
- * tools/cli/message: what goes to standard error (errors, notes, the library's log), and what ends a program early. With
- * --json each message is an object on a line of its own, so that a program that reads standard error needs no guess;
- * standard output has the result and nothing else, also where a part of it was printed before something failed.
+ * tools/cli/message: prints to standard error (errors, notes, the library's log), and ends a program early. With --json each
+ * message is an object on its own line, so that programs can parse standard error reliably; standard output contains only
+ * the result, even if a part of it was printed before a failure.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a failure of the library becomes. */
+/* Returns the exit code for a failure of the library. */
 static int exit_of_status(aoticache_status status)
 {
     switch (status) {
@@ -30,12 +30,12 @@ static int exit_of_status(aoticache_status status)
 
 struct message {
     const char *level;       /* "error", "warning", "note", "debug" */
-    const char *prefix;      /* of the text for people */
-    aoticache_status status; /* OK: none is known */
-    const char *hint;        /* where help is; NULL: none */
+    const char *prefix;      /* of the human-readable text */
+    aoticache_status status; /* OK: not known */
+    const char *hint;        /* command that shows help; NULL: none */
 };
 
-/* Also of a command line that is wrong before its --json. */
+/* Returns whether --json was given, even after an error in the command line. */
 static bool wants_json(const aoticache_cli *cli)
 {
     bool is_asked = cli->json;
@@ -61,7 +61,7 @@ static void print_json(const aoticache_cli *cli, const struct message *message, 
 
 static void print_message(const aoticache_cli *cli, const struct message *message, const char *text)
 {
-    /* Results that were printed before come before, also where both streams are one file. */
+    /* Earlier results must precede the message, even if both streams are the same file. */
     fflush(stdout);
     if (wants_json(cli)) {
         print_json(cli, message, text);
@@ -150,7 +150,7 @@ void aoticache_cli_catch_signals(void (*handler)(int), int flags)
         struct sigaction old;
         struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
         sigemptyset(&action.sa_mask);
-        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
+        /* With nohup and in background jobs of scripts the signal is ignored, and must stay ignored. */
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
     }

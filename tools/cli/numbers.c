@@ -1,8 +1,8 @@
 /*
- * tools/cli/numbers: numbers from the command line, and bytes, durations, ages and times as people read them.
+ * tools/cli/numbers: parses numbers of the command line, and prints bytes, durations, ages and times in readable form.
  *
- * Reading is strict: the whole text must be the number, and it must fit. The program never sets a locale, so the decimal
- * point is a point. base/text/units reads sizes and ages.
+ * Parsing is strict: the whole text must be the number, and it must fit. The program never sets a locale, so the decimal
+ * separator is a point. base/text/units reads sizes and ages.
  */
 #include "base/clock.h"
 #include "base/text/units.h"
@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* ---- numbers that are read ---- */
+/* ---- parsing ---- */
 
 bool aoticache_cli_parse_int(const char *text, int64_t minimum, int64_t maximum, int64_t *ret_value)
 {
-    /* strtoll skips leading space, which is no part of a number here. */
+    /* strtoll skips leading spaces, which are not allowed here. */
     if (!isdigit((unsigned char)text[0]) && text[0] != '-' && text[0] != '+')
         return false;
     char *end;
@@ -39,7 +39,7 @@ bool aoticache_cli_parse_double(const char *text, double *ret_value)
     double value = strtod(text, &end);
     if (end == text || *end != '\0')
         return false;
-    /* Too small a number is rounded, as a compiler would; too big a one is a mistake. */
+    /* Too small a number is rounded, as by a compiler; too large a one is an error. */
     if (errno == ERANGE && isinf(value))
         return false;
     *ret_value = value;
@@ -56,7 +56,7 @@ bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds)
     return aoticache_age_parse(text, ret_seconds);
 }
 
-/* ---- numbers that are printed ---- */
+/* ---- printing ---- */
 
 #define NS_PER_SECOND 1000000000
 
@@ -74,7 +74,7 @@ const char *aoticache_cli_format_bytes(uint64_t bytes, char ret_text[AOTICACHE_C
     return ret_text;
 }
 
-/* Three significant digits, whatever the size. */
+/* Prints three significant digits, whatever the magnitude. */
 static void format_three(double value, const char *unit, char ret_text[AOTICACHE_CLI_UNIT_BYTES])
 {
     int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
@@ -103,7 +103,7 @@ const char *aoticache_cli_format_duration(uint64_t ns, char ret_text[AOTICACHE_C
 const char *aoticache_cli_format_age(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES])
 {
     int64_t now = aoticache_wall_ns();
-    /* A clock that was set back makes ages negative. */
+    /* Ages are negative after a clock was set back. */
     uint64_t seconds = wall_ns > 0 && now > wall_ns ? (uint64_t)(now - wall_ns) / NS_PER_SECOND : 0;
     if (wall_ns <= 0)
         snprintf(ret_text, AOTICACHE_CLI_UNIT_BYTES, "never");

@@ -1,9 +1,9 @@
 /*
- * tools/cli/options: the command line, read as a table of options says. help.c prints the help from the same table.
+ * tools/cli/options: parses the command line according to a table of options. help.c prints the help from the same table.
  *
- * This is a parser of our own because getopt_long reorders, abbreviates and knows no command: here options and operands
- * keep the order in which they were given (it is the order of an operator's arguments), nothing is abbreviated, and
- * messages name the command and where its help is.
+ * It does not use getopt_long, which reorders, abbreviates and does not support commands: here options and operands keep the
+ * order in which they were given (the order of an operator's arguments), nothing is abbreviated, and messages name the
+ * command and where to find its help.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What every program has. */
+/* Options of every program. */
 static int print_help(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
 static int print_version(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
 
@@ -44,7 +44,8 @@ const aoticache_cli_option aoticache_cli_common_options[] = {
 
 #define LONGEST_WORD 64
 
-/* How many letters must be put in, left out, replaced or swapped with their neighbour; words cut to LONGEST_WORD. */
+/* Returns how many letters must be inserted, omitted, replaced or swapped with a neighbour; words are truncated to
+ * LONGEST_WORD. */
 static size_t distance(const char *a, const char *b)
 {
     size_t table[LONGEST_WORD + 1][LONGEST_WORD + 1];
@@ -217,7 +218,7 @@ static int read_word(const aoticache_cli *cli, const aoticache_cli_option *optio
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* A size, an age, or the moment so long ago. */
+/* Reads a size, an age, or a moment given by its age. */
 static int read_measure(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     const uint64_t ns_per_second = 1000000000;
@@ -270,8 +271,8 @@ static int read_option(const aoticache_cli *cli, const aoticache_cli_option *opt
 /* ---- words of the command line ---- */
 
 /*
- * Returns whether the next word is the value of an option that may have none, "--prometheus FILE". Of a program that has
- * operands, it could be one: there such a value follows '='.
+ * Returns whether the next word is the value of an option whose value is optional, "--prometheus FILE". If the program has
+ * operands, the word could be an operand: such a value must then follow '='.
  */
 static bool has_optional_value(const aoticache_cli *cli)
 {
@@ -281,7 +282,7 @@ static bool has_optional_value(const aoticache_cli *cli)
     return word[0] != '-' || word[1] == '\0';
 }
 
-/* The value after '=' or in the next word. */
+/* Finds the value after '=' or in the next word. */
 static int find_value(aoticache_cli *cli, const aoticache_cli_option *option, const char *after_equals,
                       const char **ret_value)
 {
@@ -343,7 +344,7 @@ static int parse_operand(aoticache_cli *cli, void *target, const char *word)
                                      operand->help != NULL ? operand->help : "");
 }
 
-/* An operand of any kind is a pointer that is NULL if there is none. */
+/* Returns whether the operand is missing: an operand of any kind is then a NULL pointer. */
 static bool lacks_operand(const aoticache_cli_option *operand, const char *target)
 {
     const char *first = NULL;

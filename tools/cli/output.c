@@ -1,5 +1,5 @@
 /*
- * tools/cli/output: standard output: colours, fields, and whether all of it was written.
+ * tools/cli/output: prints to standard output: colours, fields, and checks that everything was written.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -33,7 +33,7 @@ const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_st
     return use_color(cli) ? sequences[style] : "";
 }
 
-/* A number of the environment that is one; otherwise 0. */
+/* Returns the number in an environment variable; 0 if it is not one. */
 static size_t number_of(const char *name)
 {
     const char *text = getenv(name);
@@ -78,14 +78,15 @@ void aoticache_cli_print_field(const aoticache_cli *cli, const char *name, const
            aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN), escaped);
 }
 
-/* Nobody reads any more. An earlier write may have failed by it: its errno is gone, so the descriptor is asked. */
+/* Returns whether the reader of standard output is gone. An earlier write may have failed for that: its errno is lost, so
+ * the descriptor is checked. */
 bool aoticache_cli_reader_is_gone(void)
 {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/* As a program that does not ignore the signal: silently. The exit status is for shells that ignore it. */
+/* Ends like a program that does not ignore the signal: silently. The exit status is for shells that ignore it. */
 void aoticache_cli_end_by_broken_pipe(void)
 {
     signal(SIGPIPE, SIG_DFL);

@@ -1,6 +1,6 @@
 /*
- * tools/cli/owner: a tool that root starts on the cache of another user works as that user. It needs no more rights, and what
- * the files say is the word of the owner (or of the owner's group), which root must not act upon.
+ * tools/cli/owner: if root starts a tool on the cache of another user, the tool runs as that user. It needs no more rights,
+ * and the files are controlled by the owner (or the owner's group), so root must not act on their contents.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /*
- * Collectors that stayed root have left locks of root's own, which the owner cannot open. Empty files, of one name: so
- * nothing is given away that was put there for it.
+ * Gives lock files to the owner. Earlier collectors that ran as root have left locks owned by root, which the owner cannot
+ * open. Only empty files with one name are changed: so no file is given away that was put there for that purpose.
  */
 static void give_locks_to_owner(const char *directory, const struct stat *owner)
 {
@@ -26,11 +26,11 @@ static void give_locks_to_owner(const char *directory, const struct stat *owner)
         cleanup_fd int fd = openat(folder, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == 0 && found.st_nlink == 1 &&
             found.st_size == 0 && fchown(fd, owner->st_uid, owner->st_gid) != 0)
-            return; /* then the collection says what it cannot open */
+            return; /* the collection will then report what it cannot open */
     }
 }
 
-/* A user without an account has the directory's group and no other. */
+/* Changes the user. A user without an account gets only the directory's group. */
 static bool become_owner(const struct stat *directory)
 {
     const struct passwd *account = getpwuid(directory->st_uid);

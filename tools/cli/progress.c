@@ -1,8 +1,8 @@
 /*
- * tools/cli/progress: "12/80 objects", or "compiling aten::abs, 7 s", over and over on one line of a terminal.
+ * tools/cli/progress: repeatedly prints "12/80 objects", or "compiling aten::abs, 7 s", on one line of a terminal.
  *
- * While a call of the library says nothing until it is done, a thread shows how long it takes: first after half a second,
- * so that what is quick shows nothing, then every second.
+ * During a call of the library that reports nothing until it is done, a thread shows its duration: first after half a
+ * second, so that quick calls show nothing, then every second.
  */
 #include "base/clock.h"
 #include "base/threads.h"
@@ -23,7 +23,7 @@ static bool is_terminal(const aoticache_cli_progress *progress)
     return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
 }
 
-/* The same for what has no number of steps: "compiling aten::abs, 7 s". */
+/* Does the same for work without a number of steps: "compiling aten::abs, 7 s". */
 static void progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
 {
     if (!is_terminal(progress))
@@ -53,7 +53,7 @@ void aoticache_cli_progress_clear(aoticache_cli_progress *progress)
     progress->visible = false;
 }
 
-/* ---- a call that takes its time ---- */
+/* ---- a long call ---- */
 
 struct aoticache_cli_waiting {
     aoticache_cli_progress progress;

@@ -1,8 +1,8 @@
 /*
  * tools/cli/table: aligned columns.
  *
- * Cells are escaped when they are added. On a terminal that is too narrow columns give way, what matters least first; in a
- * pipe nothing is cut.
+ * Cells are escaped when they are added. On a narrow terminal columns are shortened or left out, the least important first;
+ * in a pipe nothing is shortened.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -16,13 +16,13 @@ struct aoticache_cli_table {
     char **cells; /* row_count * column_count */
     aoticache_cli_style *styles;
     size_t row_count, row_capacity;
-    size_t *least; /* widths of what was printed */
+    size_t *least; /* widths already printed */
     bool has_titles;
 };
 
 #define GAP 2
 #define SHRUNK_MINIMUM 12
-#define SHRUNK_OR_NONE 10 /* what is cut further says nothing: it is left out */
+#define SHRUNK_OR_NONE 10 /* a narrower column would be useless: it is left out */
 
 aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *columns, size_t column_count)
 {
@@ -64,7 +64,7 @@ static size_t sum_of(const aoticache_cli_table *table, const size_t *widths)
     return sum;
 }
 
-/* The column that gives way after those above `bound`; column_count where none is left. */
+/* Returns the next column to shorten after those above `bound`; column_count if none is left. */
 static size_t next_to_give_way(const aoticache_cli_table *table, unsigned bound)
 {
     size_t found = table->column_count;
@@ -86,7 +86,8 @@ static void shrink(const aoticache_cli_table *table, size_t column, size_t exces
         widths[column] = table->columns[column].gives_way == 1 ? least : 0;
 }
 
-/* A width of 0: the column is left out. What was left out of a block that was printed stays so. */
+/* Fits the widths to the terminal. A width of 0: the column is left out. A column left out of a printed block stays left
+ * out. */
 static void fit_widths(aoticache_cli_table *table, size_t *widths)
 {
     const size_t terminal = aoticache_cli_terminal_width();
@@ -102,7 +103,7 @@ static void fit_widths(aoticache_cli_table *table, size_t *widths)
     }
 }
 
-/* Bytes of the first `columns` code points. */
+/* Returns the bytes of the first `columns` code points. */
 static size_t prefix_bytes(const char *text, size_t columns)
 {
     size_t bytes = 0;

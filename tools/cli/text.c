@@ -1,10 +1,11 @@
 /*
- * tools/cli/text: memory, text that is safe to print, and JSON values. Where memory runs out these functions end the
- * program: a tool has nothing better to do than to say so, and what it had begun in the cache is left as after a SIGKILL,
- * which the store is made for.
+ * tools/cli/text: memory, text that is safe to print, and JSON values. If memory is short these functions end the program
+ * with a message: a tool cannot do better, and unfinished work in the cache is left as after a SIGKILL, for which the store
+ * is designed.
  *
- * Descriptions, compiler messages and file names come from a directory that others may have written: a terminal must not
- * obey them. What is not printable UTF-8 becomes \n, \t or \xNN; so do the marks that reverse the direction of text.
+ * Descriptions, compiler messages and file names come from a directory that other users may have written: they must not
+ * control the terminal. Bytes that are not printable UTF-8 become \n, \t or \xNN; so do the characters that reverse the
+ * direction of text.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"

@@ -1,7 +1,6 @@
 /*
- * aoticache-gc: throws away what nobody uses, least recently used first. Made for cron and systemd timers: it says
- * little, does nothing wrong beside running programs, and finds nothing worth an error in a directory that is not there
- * or that another collector is at work in.
+ * aoticache-gc: removes unused entries, least recently used first. Made for cron and systemd timers: it prints little, is
+ * safe while programs run, and a directory that is missing or in which another collector is at work is not an error.
  */
 #include "tools/gc/gc.h"
 
@@ -35,7 +34,7 @@ static void catch_signals(void)
 
 /* ---- options ---- */
 
-/* "5%" gives a share and leaves the bytes alone, "10G" the other way round. */
+/* Parses a share or a size: "5%" sets the share and leaves the bytes unchanged, "10G" the other way round. */
 static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *ret_bytes)
 {
     size_t length = strlen(text);
@@ -50,7 +49,7 @@ static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *r
     return is_number;
 }
 
-/* 0 is no limit, which is UINT64_MAX in the options. */
+/* Reads a number of entries: 0 means no limit, which is UINT64_MAX in the options. */
 static int read_entries(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     int64_t entries;
@@ -75,7 +74,7 @@ static int read_low(const aoticache_cli *cli, const aoticache_cli_option *option
     aoticache_gc *gc = member;
     gc->has_low = true;
     gc->low_share = 0;
-    gc->options.low_bytes = 0; /* which means that there is none, so it cannot be asked for */
+    gc->options.low_bytes = 0; /* 0 would mean no watermark, so it cannot be requested */
     if (!parse_share_or_size(value, &gc->low_share, &gc->options.low_bytes) ||
         (gc->low_share <= 0 && gc->options.low_bytes == 0))
         return aoticache_cli_refuse_value(cli, option, value);
@@ -92,7 +91,7 @@ static int read_policy(const aoticache_cli *cli, const aoticache_cli_option *opt
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* 0 means the default in the options, and never here. */
+/* Reads an age. 0 means the default in the options, so it is never used here. */
 static int read_quarantine_age(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                                void *member)
 {
@@ -176,11 +175,12 @@ static const aoticache_cli_program gc_program = {
                "exit code is 0. --verbose lists the removed entries.",
 };
 
-/* ---- what the configuration says where the command line says nothing ---- */
+/* ---- settings of the configuration that the command line leaves unset ---- */
 
 /*
- * Values of the configuration were checked when they were read; 0 is no limit. What the command line leaves open is still as
- * the initializer has it; where it says 0, bytes and ages are 0, entries UINT64_MAX. Afterwards there is one form of each.
+ * Values of the configuration were checked when they were read; 0 means no limit. Options that the command line leaves unset
+ * still have their initial values; if it says 0, bytes and ages are 0, entries UINT64_MAX. Afterwards each has a single
+ * form.
  */
 static void apply_configuration(aoticache_gc *gc, const aoticache_config *config)
 {
@@ -210,14 +210,14 @@ static void apply_configuration(aoticache_gc *gc, const aoticache_config *config
                     options->min_free_share > 0;
 }
 
-/* 1 at least: 0 would be no low watermark. */
+/* Returns at least 1: 0 would mean no low watermark. */
 static uint64_t share_of(uint64_t number, double share)
 {
     uint64_t part = (uint64_t)((double)number * share);
     return part > 0 ? part : 1;
 }
 
-/* The low watermark in bytes and entries, from what was given. */
+/* Computes the low watermark in bytes and entries from the options. */
 static int settle_low(aoticache_gc *gc)
 {
     aoticache_collect_options *options = &gc->options;
@@ -247,7 +247,7 @@ static void lower_priority(const aoticache_gc *gc)
         aoticache_cli_note(&gc->cli, "the priority stays as it is: %s", strerror(errno));
 }
 
-/* Nothing to do, for a good reason: exit code 0. */
+/* Reports that there is nothing to do, for a valid reason: exit code 0. */
 static int report_idle(aoticache_gc *gc, const char *directory, aoticache_gc_state state)
 {
     aoticache_collect_report report = {0};
@@ -259,7 +259,8 @@ static int report_idle(aoticache_gc *gc, const char *directory, aoticache_gc_sta
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* A timer or a line of cron that looks at the wrong place must not succeed; a user who has no cache yet is no failure. */
+/* Reports a missing directory. A timer or cron job with a wrong directory must not succeed; a user who has no cache yet is
+ * not an error. */
 static int report_absent(aoticache_gc *gc, const char *directory)
 {
     const char *origin = aoticache_cli_directory_origin(&gc->cli);

@@ -53,9 +53,10 @@ void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_s
  * code. */
 int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
 
-/* If this is root and the directory belongs to another user, becomes that user, and prints that. Returns an exit code. */
+/* Becomes the owner of the directory if this is root and the directory belongs to another user, and prints that. Returns an
+ * exit code. */
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
-/* NULL: nothing is to be written. Waits until it is written, and returns an exit code. */
+/* Sends the text to the writer, waits until it is written, and returns an exit code. NULL: nothing is to be written. */
 int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text);
 
 #endif

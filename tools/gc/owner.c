@@ -1,8 +1,8 @@
 /*
- * tools/gc/owner: a collector that root starts works as the owner of the directory (tools/cli/owner.c).
+ * tools/gc/owner: a collector started by root runs as the owner of the directory (tools/cli/owner.c).
  *
- * The file for Prometheus is another matter: root has asked for it, and the owner may not write it. So a child stays what
- * it is, and writes what it is told through a pipe.
+ * The file for Prometheus is an exception: root has requested it, and the owner may not be allowed to write it. So a child
+ * keeps running as root, and writes the text that it receives through a pipe.
  */
 #include "tools/gc/gc.h"
 
@@ -17,7 +17,7 @@
 
 /* ---- the writer ---- */
 
-/* All that comes until the end; NULL: nothing came. */
+/* Reads everything until the end; NULL: nothing was received. */
 static char *read_all(int fd)
 {
     char *text = NULL;
@@ -60,7 +60,7 @@ static bool start_writer(aoticache_gc *gc)
     fflush(NULL);
     gc->writer = fork();
     if (gc->writer == 0) {
-        /* Signals are for the collector: it ends, and says what it has done. */
+        /* Signals are for the collector: it ends, and reports what it has done. */
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_IGN);
         close(ends[1]);
@@ -78,7 +78,7 @@ int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text)
     for (ssize_t put; size > 0; text += put, size -= (size_t)put) {
         put = write(gc->writer_fd, text, size);
         if (put < 0 && errno != EINTR)
-            break; /* it has gone, and has said why */
+            break; /* the child has ended, and has printed the reason */
         put = put < 0 ? 0 : put;
     }
     close(gc->writer_fd);

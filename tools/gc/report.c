@@ -1,5 +1,5 @@
 /*
- * tools/gc/report: what a run of aoticache-gc says: a line, JSON, progress, and a file for Prometheus.
+ * tools/gc/report: reports a run of aoticache-gc: a line, JSON, progress, and a file for Prometheus.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -42,7 +42,8 @@ static json_t *entry_to_json(const aoticache_entry *entry)
     return object;
 }
 
-/* A signal stops it in aoticache_gc_show_progress(): what has gone is always listed to the end. */
+/* Reports a removed entry. A signal stops the run in aoticache_gc_show_progress(): removed entries are always listed
+ * completely. */
 bool aoticache_gc_report_entry(void *user, const aoticache_entry *entry)
 {
     aoticache_gc *gc = user;
@@ -78,7 +79,7 @@ bool aoticache_gc_show_progress(void *user, uint64_t done, uint64_t all)
 
 /* ---- at the end ---- */
 
-/* name in JSON and Prometheus, field, what it is */
+/* name in JSON and Prometheus, field, description */
 #define REPORT_LIST(X)                                                             \
     X(entries_before, "entries when the run began")                                \
     X(bytes_before, "bytes that the store held when the run began")                \
@@ -158,7 +159,8 @@ static void expose_gauge(aoticache_cli_exposition *to, const char *name, const c
     aoticache_cli_exposition_single(to, name, "gauge", help, value);
 }
 
-/* Of this run; what has no limit has no sample. The free space is that of the larger of the two ways to say it. */
+/* Writes the limits of this run; without a limit there is no sample. The free space is the larger of the two ways to specify
+ * it. */
 static void expose_limits(aoticache_cli_exposition *to, const aoticache_collect_options *options)
 {
     struct statvfs filesystem;

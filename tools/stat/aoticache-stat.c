@@ -1,6 +1,6 @@
 /*
- * aoticache-stat: why something is slow, or that it is not: counters of all processes that use a cache directory, and
- * what it holds. This file owns the command line; the other files read and print.
+ * aoticache-stat: statistics that help to find out why something is slow: counters of all processes that use a cache
+ * directory, and its contents. This file parses the command line; the other files read and print.
  */
 #include "base/clock.h"
 #include "tools/stat/stat.h"
@@ -23,7 +23,7 @@ static int set_form(const aoticache_cli *cli, stat_request *request, stat_form f
 
 enum { SINCE, DAY, ALL };
 
-/* --since, --day and --all. */
+/* Reads --since, --day and --all. */
 static int read_since(const aoticache_cli *cli, const aoticache_cli_option *row, const char *value, void *member)
 {
     static const char *const options[] = {[SINCE] = "--since", [DAY] = "--day", [ALL] = "--all"};
@@ -89,7 +89,7 @@ static int read_watch(const aoticache_cli *cli, const aoticache_cli_option *opti
     return set_form(cli, request, STAT_FORM_WATCH, "--watch");
 }
 
-/* --csv, --prometheus and --html, whose ids are their forms. */
+/* Reads --csv, --prometheus and --html, whose ids are their forms. */
 static int read_form(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     static const char *const options[] = {
@@ -145,7 +145,7 @@ static const aoticache_cli_program stat_program = {
         "process may not be counted yet. aoticache-stat(1) explains every number.",
 };
 
-/* What does not go together. */
+/* Reports options that cannot be combined. */
 static int check_combination(const aoticache_cli *cli, stat_request *request)
 {
     const int topics = request->by_group + request->with_entries + request->with_history;
@@ -241,8 +241,8 @@ static int zero_statistics(const aoticache_cli *cli, aoticache_cache *cache)
 }
 
 /*
- * Where there is no cache yet at the default place, all figures are 0 and *ret_cache is NULL; what needs a cache says that
- * there is none. UNSUPPORTED is an index of another version here, and not a kernel that cannot be had.
+ * Opens the cache. If there is no cache yet at the default path, all figures are 0 and *ret_cache is NULL; forms that need a
+ * cache report that there is none. UNSUPPORTED means an index of another version here, not an unavailable kernel.
  */
 static int open_cache(const aoticache_cli *cli, const stat_request *request, aoticache_cache **ret_cache)
 {

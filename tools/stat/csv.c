@@ -1,13 +1,14 @@
 /*
- * tools/stat/csv: comma-separated values (RFC 4180, but for the line ends, which are plain newlines): a line of
- * names, then one line for each number, group, entry or slot.
+ * tools/stat/csv: comma-separated values (RFC 4180, except that line ends are plain newlines): a line of names, then one
+ * line for each number, group, entry or slot.
  */
 #include "tools/stat/stat.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A field that begins with one of = + - @ is a formula to some programs: text of others is not to become one. */
+/* Prints a text. Some programs treat a field that begins with one of = + - @ as a formula: text from elsewhere must not
+ * become one. */
 static void print_text(const char *text)
 {
     bool is_formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;

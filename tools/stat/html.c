@@ -1,8 +1,8 @@
 /*
  * tools/stat/html: the page of --html: tools/stat/report.html, which is compiled in, with the JSON of --json in it.
  *
- * The JSON has the history and one member more, `report`, with what only the page shows: when it was made, the three kinds
- * of groups, the latencies by powers of two, and what the counters and latencies mean.
+ * The JSON has the history and an additional member, `report`, with data that only the page shows: when it was made, the
+ * three kinds of groups, the latencies by powers of two, and the descriptions of counters and latencies.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -15,7 +15,7 @@
 #define NS_PER_SECOND INT64_C(1000000000)
 #define OCTAVES 64
 
-/* The Makefile knows that this file is made of that one. */
+/* The Makefile has the dependency of this file on that one. */
 __asm__(".pushsection .rodata\n"
         ".globl stat_report_page\n"
         ".hidden stat_report_page\n"
@@ -27,7 +27,7 @@ extern const char stat_report_page[];
 
 static const char place_of_json[] = "@STATISTICS@";
 
-/* ---- what only the page shows ---- */
+/* ---- data that only the page shows ---- */
 
 static bool add_octave(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_t count)
 {
@@ -37,7 +37,7 @@ static bool add_octave(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_
     return true;
 }
 
-/* name: pairs of a power of two nanoseconds and how many there were from it to the next one. */
+/* Adds a histogram. name: pairs of a power of two nanoseconds and the count from it to the next power. */
 static int set_octaves(const stat_view *view, json_t *report)
 {
     json_t *octaves = aoticache_cli_json_object();
@@ -103,7 +103,7 @@ static void set_meanings(json_t *report)
 
 /* ---- the page ---- */
 
-/* The finest slots that reach back as far as there is something to show. */
+/* Chooses the shortest slots that reach back as far as there is data. */
 static int64_t choose_step(const stat_view *view)
 {
     const int64_t hours = (aoticache_wall_ns() - view->statistics.since_ns) / NS_PER_SECOND / 3600;
@@ -112,7 +112,7 @@ static int64_t choose_step(const stat_view *view)
     return hours > 25 ? AOTICACHE_SLOT_HOUR_SECONDS : AOTICACHE_SLOT_FINE_SECONDS;
 }
 
-/* '<' is in strings alone, and would end the script element there ("</script>"): it is written as an escape. */
+/* Writes the page. '<' occurs only in strings, and would end the script element there ("</script>"): it is escaped. */
 static void write_page(FILE *out, const char *json)
 {
     const char *place = strstr(stat_report_page, place_of_json);

@@ -16,7 +16,7 @@ static json_t *json_of_latency(const aoticache_latency *latency)
     return object;
 }
 
-/* clang-format off */ /* it takes a body of macros alone for a list */
+/* clang-format off */ /* it would format a body of only macros as a list */
 static json_t *json_of_counters(const aoticache_counters *counters)
 {
     json_t *object = aoticache_cli_json_object();
@@ -49,7 +49,7 @@ static void set_disk(json_t *object, const stat_disk *disk)
     aoticache_cli_json_set(object, "disk", member);
 }
 
-/* clang-format off */ /* it takes a body of macros alone for a list */
+/* clang-format off */ /* it would format a body of only macros as a list */
 static void set_columns(json_t *row, const aoticache_group *sums)
 {
 #define SET_COLUMN(column, text) aoticache_cli_json_set(row, #column, aoticache_cli_json_count(sums->column));

@@ -1,5 +1,5 @@
 /*
- * tools/stat/names: times, kinds, columns and steps as the command line of aoticache-stat names them.
+ * tools/stat/names: names of times, kinds, columns and steps on the command line of aoticache-stat.
  */
 #include "tools/stat/stat.h"
 
@@ -46,7 +46,7 @@ const char *stat_label(const char *name, char ret_label[STAT_LABEL_BYTES])
     return ret_label;
 }
 
-/* A date that there is, as UTC. strptime takes 31 February: what the calendar makes of it must be the same day. */
+/* Parses an existing date, as UTC. strptime accepts 31 February: the normalized date must be the same day. */
 static bool parse_date(const char *text, int64_t *ret_ns)
 {
     static const char *const formats[] = {"%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"};

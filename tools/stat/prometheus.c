@@ -1,6 +1,6 @@
 /*
- * tools/stat/prometheus: the statistics as metrics. Everything is since the cache was made, whatever was zeroed: counters
- * must not go back.
+ * tools/stat/prometheus: the statistics as metrics. All counts start with the creation of the cache, even if they were
+ * zeroed: counters must not decrease.
  */
 #include "base/cleanup.h"
 #include "cache/config/config.h"
@@ -12,7 +12,7 @@
 
 #define BUCKETS 14
 
-/* What is being written, and of what. */
+/* The output and its source. */
 typedef struct metrics {
     aoticache_cli_exposition *to;
     const stat_view *view;
@@ -23,7 +23,7 @@ static double seconds_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* A time whose latency is kept is the sum of that histogram, aoticache_NAME_seconds_sum. */
+/* Returns whether a histogram has this time as its sum, aoticache_NAME_seconds_sum. */
 static bool has_histogram(const char *name)
 {
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
@@ -86,7 +86,7 @@ static void expose_contents(const metrics *of)
                                     (double)statistics->created_ns / 1e9);
 }
 
-/* Of the configuration, as programs and aoticache-gc have them where they are told nothing else. No limit: no sample. */
+/* Writes the limits of the configuration, which programs and aoticache-gc use by default. No limit: no sample. */
 static void expose_limits(const metrics *of)
 {
     const aoticache_config *config = aoticache_cli_config(of->view->cli);

@@ -1,5 +1,5 @@
 /*
- * tools/stat/read: gathering what a view needs from the cache and its directory.
+ * tools/stat/read: reads the data of a view from the cache and its directory.
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
@@ -38,7 +38,7 @@ int stat_read_groups(stat_view *view, aoticache_group_kind kind, const char *sor
 {
     aoticache_error error = {.message = ""};
     aoticache_statistics_options since = view->request->since;
-    if (since.since == AOTICACHE_STATISTICS_SINCE_TIME) /* a page may want them beside what has a history */
+    if (since.since == AOTICACHE_STATISTICS_SINCE_TIME) /* a page may show them in addition to data with a history */
         since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
     aoticache_status status = aoticache_cache_list_groups(view->cache, kind, &since, add_group, ret_groups, &error);
     if (status != AOTICACHE_OK)
@@ -139,7 +139,7 @@ static void read_quarantine(int folder, stat_disk *disk)
     }
 }
 
-/* What cannot be read is 0: none of it is worth failing for. */
+/* Values that cannot be read are 0: they are not worth a failure. */
 static void read_disk(const char *directory, stat_disk *disk)
 {
     struct statvfs filesystem;
@@ -155,7 +155,7 @@ static void read_disk(const char *directory, stat_disk *disk)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- everything ---- */
 
 int stat_read(stat_view *view)
 {

@@ -1,7 +1,7 @@
 /*
- * tools/stat/text: the view for people: the lines that matter, and with --verbose all numbers.
+ * tools/stat/text: the text view: the most important lines, and with --verbose all numbers.
  *
- * A counter is printed under its own name, as stat_label() writes it: the macros make the name of the member.
+ * A counter is printed under its own name, as written by stat_label(): the macros derive it from the name of the member.
  */
 #include "base/cleanup.h"
 #include "cache/config/config.h"
@@ -12,7 +12,7 @@
 
 #define REMARK_BYTES 160
 
-/* ---- the lines that matter ---- */
+/* ---- the most important lines ---- */
 
 static void print_line(const stat_view *view, const char *label, const char *value, const char *remark)
 {
@@ -47,7 +47,7 @@ static void print_since(const stat_view *view)
     print_line(view, "since", aoticache_cli_format_time(statistics->since_ns, time), remark);
 }
 
-/* Writes the reason of most misses, unless that is that there was no entry. */
+/* Writes the reason of most misses, unless the reason is that there was no entry. */
 static void format_reason(const aoticache_counters *counters, char *ret_text, size_t size)
 {
     uint64_t most = aoticache_counters_misses_absent(counters);
@@ -89,7 +89,7 @@ static void print_calls(const stat_view *view)
     PRINT_NUMBER(view, saved_ns, "");
 }
 
-/* Writes a number with its limit, if there is one, and sets the remark to how much of the limit it is. */
+/* Writes a number with its limit, if there is one, and sets the remark to the share of the limit. */
 static void format_with_limit(const char *number, const char *limit, double share, char *ret_text, size_t size,
                               char *ret_remark, size_t remark_size)
 {
@@ -124,7 +124,7 @@ static void print_room(const stat_view *view)
     print_line(view, "entries", text, remark);
 }
 
-/* What is wrong, or may be, with what to do. */
+/* Prints problems, actual or possible, with advice. */
 static void print_attention(const stat_view *view)
 {
     if (view->statistics.failures_remembered > 0)
@@ -151,7 +151,7 @@ void stat_print_summary(const stat_view *view)
 
 /* ---- all numbers ---- */
 
-/* depth: 1: under a heading; 2: a part of the line above. */
+/* Prints a line. depth: 1: under a heading; 2: a part of the line above. */
 static void print_words(int depth, const char *name, const char *text, const char *remark)
 {
     char label[STAT_LABEL_BYTES];

@@ -1,6 +1,6 @@
 /*
- * tools/stat/watch: the view for people again and again, with what happened since the last time, in the window
- * that there is: a short page where the whole one is too high, and lines are cut at its edges. 'q' ends it.
+ * tools/stat/watch: repeatedly prints the text view, with the changes since the last time, fitted to the window: a short
+ * page if the whole one is too high, and lines truncated at the edge. 'q' ends it.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -17,7 +17,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* What is listened to: signals as a descriptor, and the keyboard, where this program may read it. */
+/* The sources of events: signals through a descriptor, and the keyboard, if this program may read it. */
 struct listener {
     int signals; /* -1: none */
     bool has_keyboard;
@@ -30,7 +30,7 @@ enum event { NOTHING, REDRAW, QUIT };
 
 /* ---- the terminal ---- */
 
-/* Keys one by one and unseen; Ctrl-C and the like stay what they are. */
+/* Reads keys one by one and without echo; Ctrl-C and similar keys keep their meaning. */
 static void begin_raw_keyboard(struct listener *listener)
 {
     struct termios raw;
@@ -51,7 +51,7 @@ static void end_raw_keyboard(const struct listener *listener)
         tcsetattr(STDIN_FILENO, TCSANOW, &listener->before);
 }
 
-/* Blocked, signals wait until we look: no view is cut in the middle, and the keyboard is always given back. */
+/* Blocks the signals: they wait until they are read, so that no view is interrupted and the keyboard is always restored. */
 static void begin_listening(struct listener *listener)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
@@ -60,7 +60,7 @@ static void begin_listening(struct listener *listener)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&set, numbers[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    /* Ignored where a shell started it in the background; a signal that is ignored is not heard of. */
+    /* The signal is ignored if a shell started the program in the background; an ignored signal is not delivered. */
     signal(SIGINT, SIG_DFL);
     signal(SIGWINCH, SIG_DFL);
     listener->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -74,7 +74,7 @@ static void end_listening(struct listener *listener)
         close(listener->signals);
 }
 
-/* Ctrl-Z: the shell gets its terminal as it was. */
+/* Handles Ctrl-Z: restores the terminal for the shell. */
 static void suspend(struct listener *listener)
 {
     end_raw_keyboard(listener);
@@ -92,7 +92,7 @@ static enum event hear_signal(struct listener *listener)
     return heard.ssi_signo == SIGWINCH || heard.ssi_signo == SIGTSTP ? REDRAW : QUIT;
 }
 
-/* Any other key shows the numbers of now. */
+/* Reads a key; any other key refreshes the numbers. */
 static enum event hear_key(struct listener *listener)
 {
     char keys[64];
@@ -124,7 +124,7 @@ static enum event listen_for(struct listener *listener, double seconds)
 
 /* ---- the page ---- */
 
-/* What happened between two views; the counters are those of the first. */
+/* The changes between two views; the counters are those of the first. */
 struct since {
     aoticache_counters counters;
     double seconds; /* 0: this is the first view */
@@ -147,7 +147,7 @@ static void print_recent(const stat_view *view, const struct since *since)
            now->evicted - before->evicted);
 }
 
-/* What a print function writes, as text; by free(). NULL if memory is short. */
+/* Returns the output of a print function as text; the caller frees it with free(). NULL if memory is short. */
 static char *render_page(const stat_view *view, const struct since *since, void (*print)(const stat_view *view))
 {
     char *text = NULL;
@@ -175,7 +175,8 @@ static size_t count_lines(const char *text)
     return count;
 }
 
-/* One line, cut at `width` columns (0: not cut); the terminal's sequences take none. Returns the bytes it had. */
+/* Prints one line, truncated to `width` columns (0: not truncated); the terminal's sequences take none. Returns the number
+ * of bytes of the line. */
 static size_t print_line(const char *line, size_t width)
 {
     const size_t length = strcspn(line, "\n");
@@ -194,9 +195,9 @@ static size_t print_line(const char *line, size_t width)
     return length + (line[length] == '\n');
 }
 
-/* Over what was there, line by line, so that nothing flickers; each is cleared before it is written, since a cursor at the
- * window's edge stands on its last letter. No newline at the end: it would scroll. What is left out is at the end, but for
- * the last line. */
+/* Prints over the previous page line by line, so that nothing flickers; each line is cleared before it is written, because a
+ * cursor at the window's edge is on its last letter. There is no newline at the end, which would scroll. Lines that do not
+ * fit are left out at the end, except the last line. */
 static void print_page(const char *text, size_t width, size_t height)
 {
     const size_t all = count_lines(text);
@@ -234,7 +235,7 @@ int stat_watch(stat_view *view)
     uint64_t read_ns = 0;
     int result;
     begin_listening(&listener);
-    setvbuf(stdout, NULL, _IOFBF, PAGE_BYTES); /* a page at a time, not a line */
+    setvbuf(stdout, NULL, _IOFBF, PAGE_BYTES); /* buffers a page, not a line */
     if (can_place)
         fputs("\033[H\033[2J", stdout);
     while ((result = stat_read(view)) == AOTICACHE_CLI_EXIT_OK) {

@@ -99,7 +99,7 @@ static bool join(char **place, const char *first, const char *between, const cha
     return length >= 0;
 }
 
-/* Only S3 uses the environment variables of Amazon's own tools. */
+/* Reads the secrets. Only S3 uses the environment variables of Amazon's own tools. */
 static bool read_secrets(http_connection *connection, const aoticache_remote_settings *settings)
 {
     const char *user = settings->user, *secret = settings->secret;
@@ -192,7 +192,7 @@ static aoticache_status remove_file(void *connection, const char *name, uint32_t
     return http_request(connection, HTTP_DELETE, name, (http_body){.size = 0}, timeout_ms, &answer, ret_error);
 }
 
-/* Every answer has the time, even a refusal. */
+/* Gives the time, which every answer has, even a refusal. */
 static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms,
                                   aoticache_error *ret_error)
 {

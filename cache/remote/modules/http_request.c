@@ -109,7 +109,7 @@ static bool write_payload_header(const http_body *body, char *line, size_t size)
     return true;
 }
 
-/* A weak version (W/"...") cannot be used in a condition. */
+/* Makes the headers. A weak version (W/"...") cannot be used in a condition. */
 static struct curl_slist *make_headers(const http_connection *connection, const http_body *body, bool is_fresh,
                                        bool *ret_ok)
 {
@@ -142,8 +142,8 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
 }
 
 /*
- * libcurl reads the environment (http_proxy, HTTPS_PROXY, ALL_PROXY, NO_PROXY, and HOME for a .netrc file) only for options
- * that are not set. With HTTP/3 it would write to QLOGDIR.
+ * Sets all options for which libcurl would otherwise read the environment (http_proxy, HTTPS_PROXY, ALL_PROXY, NO_PROXY, and
+ * HOME for a .netrc file). With HTTP/3 it would write to QLOGDIR.
  */
 static void ignore_environment(CURL *curl)
 {

@@ -517,7 +517,7 @@ static aoticache_status put(void *connection, const char *name, const void *byte
     return status == AOTICACHE_OK ? yes_or(AOTICACHE_LOCKED, reply, ret_error) : status;
 }
 
-/* The answer of EXISTS and DEL is a number of keys. */
+/* Sends EXISTS or DEL, whose answer is a number of keys. */
 static aoticache_status ask_number(void *connection, const char *command, const char *name, uint32_t timeout_ms,
                                    aoticache_error *ret_error)
 {
@@ -610,7 +610,7 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
     return status;
 }
 
-/* Any data is a message of the channel. Its content does not matter: the library checks the lease. */
+/* Waits for any data, which is a message of the channel. Its content does not matter: the library checks the lease. */
 static aoticache_status wait_for_release(void *opaque, const char *name, uint32_t timeout_ms,
                                          aoticache_error *ret_error)
 {

@@ -83,7 +83,7 @@ static size_t take_addresses(const struct addrinfo *found, resolved_address *ret
     return count;
 }
 
-/* A number needs no name server. */
+/* Returns whether the host is a numeric address, which needs no name server. */
 static bool is_number(const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];

@@ -26,7 +26,7 @@ typedef struct tls_files {
     char *certificate, *key; /* the client's certificate and key; NULL: none */
 } tls_files;
 
-/* host: the name or address that the certificate must have. */
+/* Connects. host: the name or address that the certificate must have. */
 aoticache_status tls_connect(const char *host, const tls_files *files, const tls_transport *transport,
                              tls_session **ret_session, aoticache_error *ret_error);
 /* Frees the session without notifying the server. NULL is allowed. */

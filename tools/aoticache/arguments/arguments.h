@@ -60,7 +60,7 @@ aoticache_status aoticache_tensor_lay_out(const aoticache_tensor_spec *spec, con
 
 /* Prints a tensor with its dtype and sizes; the middle of a large tensor is left out. */
 void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view);
-/* values: a flat list in row-major order of at most `limit` elements. */
+/* Converts a tensor to JSON. values: a flat list in row-major order of at most `limit` elements. */
 json_t *aoticache_tensor_to_json(const aoticache_tensor_view *view, uint64_t limit);
 
 /* ---- the options of run and compile ---- */
@@ -89,13 +89,13 @@ enum aoticache_kernel_option {
 extern const aoticache_cli_option aoticache_kernel_option_table[]; /* of aoticache_kernel_options */
 extern const aoticache_cli_option aoticache_hook_option_table[];   /* of aoticache_kernel_options */
 
-/* For rows of tables. Reads --hook into an aoticache_kernel_options. */
+/* Reads --hook into an aoticache_kernel_options; for rows of tables. */
 int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                              void *member);
 /* Reads the name of a device into a const char *, after checking it. */
 int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                                void *member);
-/* The operand of commands that take one operator; reads into a const char *. */
+/* Reads the operand of commands that take one operator, into a const char *. */
 int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                             void *member);
 

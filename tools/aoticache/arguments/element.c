@@ -1,14 +1,14 @@
 /*
- * tools/aoticache/arguments/element: single elements of tensors, from their bytes and back, for every dtype.
+ * tools/aoticache/arguments/element: converts single elements of tensors from and to bytes, for every dtype.
  *
- * For printing results and filling inputs; nothing here is fast. Small floating-point formats are described by a table.
+ * For printing results and filling inputs; not optimized. Small floating-point formats are described by a table.
  */
 #include "tools/aoticache/arguments/arguments.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What the topmost codes of a format mean. */
+/* The meaning of the highest codes of a format. */
 enum small_special {
     IEEE,          /* the highest exponent holds infinities and NaNs */
     ONLY_NAN,      /* no infinities; all bits but the sign set is NaN */
@@ -66,7 +66,7 @@ static unsigned infinity_code(const struct small_float *format)
     return format->special == IEEE ? ((1u << format->exponent_bits) - 1) << format->mantissa_bits : nan_code(format);
 }
 
-/* The largest code, without sign, that is a finite number. */
+/* Returns the largest code, without sign, of a finite number. */
 static unsigned largest_code(const struct small_float *format)
 {
     return format->special == UNSIGNED_ZERO ? sign_bit(format) - 1
@@ -89,7 +89,8 @@ static double small_decode(const struct small_float *format, unsigned code)
     return sign * ldexp(mantissa + (1u << format->mantissa_bits), exponent - format->bias - format->mantissa_bits);
 }
 
-/* Infinity where the format has one; of float8_e4m3fn PyTorch 2.13 takes the largest number, of the others NaN. */
+/* Returns infinity if the format has it; otherwise, as PyTorch 2.13 does, the largest number for float8_e4m3fn, and NaN for
+ * the others. */
 static unsigned too_big(const struct small_float *format, unsigned sign)
 {
     switch (format->special) {
@@ -102,7 +103,7 @@ static unsigned too_big(const struct small_float *format, unsigned sign)
     }
 }
 
-/* To nearest, ties to even: what PyTorch's conversions do. */
+/* Rounds to nearest, ties to even, as PyTorch's conversions do. */
 static unsigned small_encode(const struct small_float *format, double value)
 {
     unsigned sign = signbit(value) ? sign_bit(format) : 0;
@@ -116,7 +117,7 @@ static unsigned small_encode(const struct small_float *format, double value)
     int exponent = ilogb(magnitude);
     exponent = exponent < 1 - format->bias ? 1 - format->bias : exponent;
     double scaled = nearbyint(ldexp(magnitude, format->mantissa_bits - exponent));
-    /* Rounding up to the next power of two carries into the exponent by itself. */
+    /* Rounding up to the next power of two carries into the exponent automatically. */
     double code = scaled + ldexp(exponent + format->bias - 1, format->mantissa_bits);
     if (code > largest_code(format))
         return too_big(format, sign);
@@ -169,7 +170,7 @@ bool aoticache_element_int_fits(int32_t dtype, int64_t value)
     return is_signed(dtype) ? value >= -half && value < half : value >= 0 && value < 2 * half;
 }
 
-/* The machines we serve are little-endian: the low bytes of a word are its small numbers. */
+/* Reads a word. The supported machines are little-endian: small numbers are in its low bytes. */
 static uint64_t read_word(const void *place, size_t bytes)
 {
     uint64_t word = 0;

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/arguments/hook: the compile hook that --hook asks for, and the environment that it puts into the request.
+ * tools/aoticache/arguments/hook: the compile hook selected by --hook, and the environment that it sets in the request.
  *
- * Without a hook there is no environment to ask for; then the cache is searched for an entry with the same arguments,
- * whoever compiled it.
+ * Without a hook no environment is known; the cache is then searched for an entry with the same arguments, whichever
+ * compiler made it.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -17,14 +17,14 @@
 /*
  * ---- Ctrl-C during a compile ----
  *
- * Compilers run in process groups of their own, so a terminal's signal does not reach them; they would go on for a
- * result that nobody takes. Before the tool dies of the signal it passes it on to the groups of its children. What was
- * half made in the cache is left as after any kill, and collected later.
+ * Compilers run in their own process groups, so a terminal's signal does not reach them; they would continue although their
+ * result is not needed. Before the tool dies of the signal it forwards the signal to its children's groups. Incomplete files
+ * in the cache are left as after any kill, and collected later.
  */
 
-static char children_path[64]; /* made before the handler is set: snprintf is not for handlers */
+static char children_path[64]; /* made before the handler is set: snprintf must not be called in handlers */
 
-/* Only calls that signal-safety(7) names. */
+/* Makes only calls listed in signal-safety(7). */
 static void forward_signal(int signal_number)
 {
     char text[4096];
@@ -36,7 +36,7 @@ static void forward_signal(int signal_number)
             pid = pid * 10 + (text[i] - '0');
             continue;
         }
-        /* A child that leads no group has no group of its number: then this does nothing. */
+        /* If the child does not lead a group, no group has its number, and this does nothing. */
         if (pid > 1)
             kill(-pid, SIGTERM);
         pid = 0;
@@ -68,7 +68,7 @@ static aoticache_status create_hook(aoticache_kernel_options *options, const cha
     return aoticache_hook_create_command(hook_options, ret_hook, ret_error);
 }
 
-/* PyTorch where there is one, otherwise C; says which. */
+/* Creates the PyTorch hook if PyTorch is available, otherwise the C hook; reports which. */
 static aoticache_status create_default_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
                                             aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
@@ -79,7 +79,7 @@ static aoticache_status create_default_hook(aoticache_kernel_options *options, c
             aoticache_cli_note(cli, "hook: worker (%s)", aoticache_hook_producer(*ret_hook));
         return status;
     }
-    /* A Python that was asked for by name and does not serve is a mistake to be told, not to be worked around. */
+    /* If a Python that was named explicitly does not work, that is an error to report, not to work around. */
     if (options->python != NULL || (status != AOTICACHE_NOT_FOUND && status != AOTICACHE_UNSUPPORTED)) {
         *ret_error = no_worker;
         return status;
@@ -118,7 +118,7 @@ static aoticache_status copy_environment(const aoticache_request *from, aoticach
     return status;
 }
 
-/* Returns whether `entry` has the arguments that were asked for: then *ret_request is a request with its key. */
+/* Returns whether `entry` has the given arguments: *ret_request is then a request with its key. */
 static bool entry_answers(const aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_cache *cache,
                           const aoticache_entry *entry, aoticache_request **ret_request)
 {
@@ -190,7 +190,7 @@ static int make_request(const aoticache_kernel_options *options, const aoticache
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-/* Makes a request for its errors alone: a wrong argument is told before anything is opened or started. */
+/* Makes a request only to find errors: a wrong argument is reported before anything is opened or started. */
 static int check_arguments(aoticache_kernel_options *options, const aoticache_cli *cli)
 {
     aoticache_request *request = NULL;
@@ -210,7 +210,7 @@ int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_
         result = aoticache_kernel_choose_hook(options, cli, ret_hook);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, *ret_hook != NULL, ret_cache);
-    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored yet */
+    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored anything yet */
         result = AOTICACHE_CLI_EXIT_NOT_FOUND;
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = *ret_hook != NULL ? make_request(options, cli, *ret_cache, *ret_hook, ret_request)
@@ -218,7 +218,7 @@ int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_
     return result;
 }
 
-/* ---- where a kernel came from ---- */
+/* ---- the source of a kernel ---- */
 
 const char *aoticache_source_word(aoticache_source source)
 {

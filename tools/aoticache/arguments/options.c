@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/arguments/options: what `run` and `compile` are asked for: the operator, its arguments in the order given,
- * the hook's options. Words are collected here; request.c makes requests of them.
+ * tools/aoticache/arguments/options: the options of `run` and `compile`: the operator, its arguments in the given order, the
+ * hook's options. Words are collected here; request.c makes requests from them.
  */
 #include "tools/aoticache/arguments/arguments.h"
 
@@ -31,7 +31,7 @@ void aoticache_kernel_options_free(aoticache_kernel_options *options)
     free(options->kernel_folders.items);
 }
 
-/* Length of an identifier at the start of `text`. */
+/* Returns the length of an identifier at the start of `text`. */
 static size_t identifier_length(const char *text)
 {
     size_t length = 0;
@@ -41,7 +41,7 @@ static size_t identifier_length(const char *text)
     return length;
 }
 
-/* Takes the name. */
+/* Adds a word; takes ownership of the name. */
 static void add_word(aoticache_kernel_options *options, const aoticache_cli_option *option, char *name,
                      const char *value)
 {
@@ -49,7 +49,7 @@ static void add_word(aoticache_kernel_options *options, const aoticache_cli_opti
     options->words[options->word_count++] = (aoticache_kernel_word){.option = option, .name = name, .value = value};
 }
 
-/* "NAME=VALUE", "=VALUE" or "VALUE". */
+/* Reads "NAME=VALUE", "=VALUE" or "VALUE". */
 static int read_argument(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     (void)cli;
@@ -63,7 +63,7 @@ static int read_argument(const aoticache_cli *cli, const aoticache_cli_option *o
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* --none takes its keyword as --none=NAME, all others before their value. */
+/* Reads --none, which has its keyword as --none=NAME; all other options have it before their value. */
 static int read_none(const aoticache_cli *cli, const aoticache_cli_option *option, const char *name, void *member)
 {
     if (name != NULL && (identifier_length(name) == 0 || name[identifier_length(name)] != '\0'))

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/arguments/request: the words of the command line as a request, and as tensors with data.
+ * tools/aoticache/arguments/request: converts the words of the command line to a request, and to tensors with data.
  *
- * Tensors are made first and once; requests are then made of them as often as need be (an environment that was set in a
- * request cannot be taken out again).
+ * Tensors are made first and only once; requests are then made from them as often as necessary (an environment that was set
+ * in a request cannot be removed again).
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -27,7 +27,7 @@ static aoticache_status make_tensor(aoticache_kernel_options *options, const cha
     if (status != AOTICACHE_OK)
         return status;
     if (!constant) {
-        /* Only what is compiled in is needed in row-major order later. */
+        /* Only compiled-in data is needed in row-major order later. */
         if (tensor.spec.contiguous)
             tensor.data = steal_ptr(&tensor.row_major);
         else
@@ -42,7 +42,7 @@ static aoticache_status make_tensor(aoticache_kernel_options *options, const cha
     return AOTICACHE_OK;
 }
 
-/* The item of "A,B,C" at *text, by free(); NULL at the end. Moves *text on. */
+/* Returns the item of "A,B,C" at *text, which the caller frees with free(); NULL at the end. Advances *text. */
 static char *next_item(const char **text)
 {
     if (*text == NULL || **text == '\0')
@@ -50,7 +50,7 @@ static char *next_item(const char **text)
     size_t length = strcspn(*text, ",");
     char *item = aoticache_cli_text("%.*s", (int)length, *text);
     *text = (*text)[length] == ',' ? *text + length + 1 : NULL;
-    /* "1," has an empty item after the comma, which is to be refused, not overlooked. */
+    /* "1," has an empty item after the comma, which must be refused, not ignored. */
     if (*text != NULL && **text == '\0') {
         free(item);
         *text = NULL;
@@ -110,7 +110,7 @@ static aoticache_status refuse_text(aoticache_error *error, const char *message)
     return aoticache_error_set(error, AOTICACHE_INVALID, "%s", message);
 }
 
-/* A number as Python reads it: with a point, an exponent, inf or nan it is floating point. */
+/* Adds a number as Python reads it: with a point, an exponent, inf or nan it is floating point. */
 static aoticache_status add_number(aoticache_request *request, const char *name, const char *text, bool as_double,
                                    aoticache_error *error)
 {
@@ -171,7 +171,7 @@ static aoticache_status add_item(aoticache_request *request, const char *item, b
     return add_number(request, NULL, item, as_double, error);
 }
 
-/* One number with a point makes all numbers of a list floating point, as a schema's float[] wants it. */
+/* Returns whether a number has a point: all numbers of the list are then floating point, as a schema's float[] requires. */
 static bool list_is_real(const char *text)
 {
     bool real = false;

@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/arguments/tensor_fill: the data of a tensor from the command line: random numbers, zeros, ones, a range, one
- * number, the bytes of a file; and laying it out by strides.
+ * tools/aoticache/arguments/tensor_fill: the data of a tensor from the command line: random numbers, zeros, ones, a range,
+ * one number, the bytes of a file; and copies it to a layout with strides.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* SplitMix64 (Steele, Lea, Flood 2014): the next 64 random bits. */
+/* Returns the next 64 random bits of SplitMix64 (Steele, Lea, Flood 2014). */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -138,7 +138,7 @@ static aoticache_status read_file(const char *path, void *data, uint64_t bytes, 
     return AOTICACHE_OK;
 }
 
-/* Zeroed memory; refused where the machine cannot have that much, since it would only be killed for it later. */
+/* Returns zeroed memory; refuses if the machine does not have that much, because the process would be killed later. */
 static void *allocate(uint64_t bytes, aoticache_error *error)
 {
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/arguments/tensor_print: a tensor as people and as programs read it.
+ * tools/aoticache/arguments/tensor_print: prints a tensor as text or as JSON.
  *
- * Elements are aligned to the widest one shown; of a big tensor only the ends of each dimension are. Results are ours,
- * but where they lie was said by a library: nothing is read of a tensor that is not on the CPU.
+ * Elements are aligned to the widest one shown; of a large tensor only the ends of each dimension are shown. The library of
+ * the kernel decided where results are: a tensor that is not on the CPU is not read.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define WHOLE_UP_TO 200 /* elements */
-#define ENDS 3          /* shown at each end of a dimension of a big tensor */
+#define ENDS 3          /* shown at each end of a dimension of a large tensor */
 #define ELEMENT_TEXT_BYTES 96
 
 struct printer {
@@ -76,7 +76,7 @@ static void print_text(const struct printer *printer, const char *text)
         fputs(text, stdout);
 }
 
-/* One dimension and what is in it. `place` is its first element. */
+/* Prints one dimension and its contents. `place` is its first element. */
 static void print_dimension(struct printer *printer, int64_t dim, const char *place)
 {
     const aoticache_tensor_view *view = printer->view;
@@ -145,7 +145,7 @@ static json_t *element_to_json(int32_t dtype, const void *place)
         aoticache_cli_json_append(pair, aoticache_cli_json_number(element.imaginary));
         return pair;
     default:
-        /* Integers above 2^63 - 1 lose their last digits: JSON has no others. */
+        /* Integers above 2^63 - 1 lose their last digits: JSON values cannot hold them. */
         return element.uint_value <= INT64_MAX ? json_integer((json_int_t)element.uint_value)
                                                : json_real((double)element.uint_value);
     }

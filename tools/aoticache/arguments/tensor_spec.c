@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/arguments/tensor_spec: the text DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL] and what tensor it describes.
+ * tools/aoticache/arguments/tensor_spec: parses DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], which describes a tensor.
  *
- * Every size, stride and product is checked here, so that who makes the data need not fear an overflow. What a fill
- * means is left to tensor_fill.c.
+ * Every size, stride and product is checked here, so that the code that makes the data cannot overflow. tensor_fill.c
+ * interprets the fill.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -20,7 +20,7 @@ static aoticache_status unknown_dtype(aoticache_error *error, const char *name)
     return aoticache_error_set(error, AOTICACHE_INVALID, "'%s' is not a dtype such as float32, int64 or bool", name);
 }
 
-/* "2x3x4", from text to end, into numbers. */
+/* Parses "2x3x4", from text to end, into numbers. */
 static aoticache_status parse_numbers(const char *text, const char *end, const char *what, int64_t *ret_numbers,
                                       uint32_t *ret_count, aoticache_error *error)
 {
@@ -42,7 +42,7 @@ static aoticache_status parse_numbers(const char *text, const char *end, const c
     return AOTICACHE_OK;
 }
 
-/* Row-major strides, as PyTorch makes them: a size of 0 counts as 1. */
+/* Computes row-major strides, as PyTorch does: a size of 0 counts as 1. */
 static bool contiguous_strides(const aoticache_tensor_spec *spec, int64_t *ret_strides)
 {
     int64_t stride = 1;
@@ -89,7 +89,7 @@ static aoticache_status parse_dtype(const char *text, const char *end, aoticache
     return aoticache_dtype_parse(name, &spec->dtype) == AOTICACHE_OK ? AOTICACHE_OK : unknown_dtype(error, name);
 }
 
-/* The part between ':' and '='. */
+/* Parses the part between ':' and '='. */
 static aoticache_status parse_shape(const char *text, const char *end, aoticache_tensor_spec *spec, int64_t *row_major,
                                     aoticache_error *error)
 {

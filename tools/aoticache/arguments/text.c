@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/arguments/text: the value of one argument of a request, in words; more of it than the one-line description
- * of the whole request has: strides, devices, the digest of constants.
+ * tools/aoticache/arguments/text: describes the value of one argument of a request, in more detail than the one-line
+ * description of the whole request: strides, devices, the digest of constants.
  */
 #include "tools/aoticache/arguments/arguments.h"
 

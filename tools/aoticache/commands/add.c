@@ -1,5 +1,5 @@
 /*
- * aoticache add: puts the models of .pt2 packages into the cache, so that later loads unpack nothing.
+ * aoticache add: adds the models of .pt2 packages to the cache, so that later loads unpack nothing.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/internal.h"
@@ -14,7 +14,7 @@ struct add {
     aoticache_cpu_features features;
     bool has_features;
 
-    const char *path; /* the one at work */
+    const char *path; /* the current one */
     json_t *models;   /* with --json */
 };
 

@@ -1,5 +1,5 @@
 /*
- * aoticache config: every setting, its value, and where it came from; one value for scripts; whether a file is right.
+ * aoticache config: prints every setting, its value, and its origin; one value for scripts; checks a file.
  */
 #include "base/cleanup.h"
 #include "cache/config/config.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* A value as it holds in the end, with where it came from. */
+/* The effective value of a setting, with its origin. */
 struct row {
     char value[PATH_MAX];
     const char *origin;
@@ -40,7 +40,7 @@ static json_t *row_to_json(aoticache_config_name name, const struct row *row)
     return object;
 }
 
-/* ---- one ---- */
+/* ---- one setting ---- */
 
 static int print_one(const aoticache_cli *cli, const char *text)
 {
@@ -54,11 +54,11 @@ static int print_one(const aoticache_cli *cli, const char *text)
     if (cli->json)
         aoticache_cli_json_print(row_to_json(name, &row));
     else
-        printf("%s\n", row.value); /* for scripts: as it is */
+        printf("%s\n", row.value); /* for scripts: unchanged */
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* ---- all ---- */
+/* ---- all settings ---- */
 
 static void print_files(const aoticache_cli *cli, const aoticache_config *config)
 {

@@ -1,5 +1,5 @@
 /*
- * aoticache du: what the disk gives to the cache: by part of the directory, or by operator, device, producer or tag.
+ * aoticache du: disk usage of the cache: by part of the directory, or by operator, device, producer or tag.
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- the parts of a cache directory, and what they take of the disk ---- */
+/* ---- the parts of a cache directory, and their disk usage ---- */
 
-/* name, what it is. Names of directories, but for the last two: files in the root. */
+/* name, description. Names of directories, except the last two: files in the root. */
 #define DISK_PART_LIST(X)                                                  \
     X(objects, "kernels and manifests")                                    \
     X(artifacts, "names of files that lie beside a library")               \
@@ -47,7 +47,7 @@ typedef struct disk_use {
 } disk_use;
 
 #define MAX_DEPTH 32
-#define BLOCK_BYTES 512 /* the unit of st_blocks, whatever the file system's blocks are */
+#define BLOCK_BYTES 512 /* the unit of st_blocks, whatever the file system's block size is */
 
 typedef struct met_file {
     dev_t device;
@@ -55,7 +55,7 @@ typedef struct met_file {
 } met_file;
 
 /*
- * A file with several names (hard links in artifacts/ to objects/) counts where it is met first: parts are walked in the
+ * A file with several names (hard links in artifacts/ to objects/) counts where it is found first: parts are walked in the
  * order of their list, objects first.
  */
 struct walk {
@@ -81,7 +81,7 @@ static int compare_files(const void *a, const void *b)
     return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-/* Returns whether it was met before. */
+/* Returns whether it was found before. */
 static bool meet_file(struct walk *walk, const struct stat *found)
 {
     met_file *file = aoticache_cli_allocate(1, sizeof *file);
@@ -106,7 +106,7 @@ static void count_file(struct walk *walk, disk_part *part, const struct stat *fo
     part->bytes += (uint64_t)found->st_size;
 }
 
-/* What cannot be opened or is gone by now is passed over: it is counted by its name. */
+/* Walks a directory. A directory that cannot be opened or is gone by now is skipped: it is counted by its name. */
 static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
 {
     const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -130,7 +130,7 @@ static size_t part_of(const char *name)
     return is_index ? DISK_PART_index : DISK_PART_other;
 }
 
-/* The entries of the root that belong to this part. */
+/* Walks the entries of the root that belong to this part. */
 static void walk_part(struct walk *walk, DIR *root, size_t part)
 {
     rewinddir(root);
@@ -146,7 +146,7 @@ static void walk_part(struct walk *walk, DIR *root, size_t part)
     }
 }
 
-/* Follows no symbolic link. What vanishes meanwhile is left out. */
+/* Follows no symbolic link. Files that disappear meanwhile are left out. */
 static aoticache_status read_disk_use(const char *directory, disk_use *ret_use, aoticache_error *ret_error)
 {
     disk_use use;
@@ -190,7 +190,7 @@ static const aoticache_cli_option du_options[] = {
     {0},
 };
 
-/* What a group is called in JSON. */
+/* Returns the name of a group in JSON. */
 static const char *json_name_of_group(const struct du *du)
 {
     return du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[du->group];
@@ -294,7 +294,7 @@ static bool show_group(void *user, const aoticache_usage *usage)
     return du->limit == 0 || du->shown < (uint64_t)du->limit;
 }
 
-/* cache NULL: there is none, and no group. */
+/* Prints groups. cache NULL: there is no cache, and therefore no group. */
 static int show_groups(struct du *du, aoticache_cache *cache, const char *directory)
 {
     static const char *const titles[] = {"OPERATOR", "DEVICE", "PRODUCER", "TAG"};
@@ -343,7 +343,7 @@ static int du_command(aoticache_cli *cli)
         aoticache_cache_close(cache);
         return result;
     }
-    /* Closed before it is measured: an open index has files beside it. */
+    /* Closed before it is measured: an open index has further files next to it. */
     const bool is_there = cache != NULL;
     aoticache_cache_close(cache);
     aoticache_status status = is_there ? read_disk_use(directory, &use, &error) : AOTICACHE_OK;

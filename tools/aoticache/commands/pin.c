@@ -1,5 +1,5 @@
 /*
- * aoticache pin and unpin: kernels that no collection removes.
+ * aoticache pin and unpin: protects kernels from collections, and ends that.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"

@@ -1,5 +1,5 @@
 /*
- * aoticache rm: takes kernels out of the cache, by key, by operator, or all.
+ * aoticache rm: removes kernels from the cache, by key, by operator, or all.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -13,7 +13,7 @@
 struct rm {
     const aoticache_cli *cli;
     aoticache_cache *cache;
-    aoticache_cli_list keys; /* their beginnings */
+    aoticache_cli_list keys; /* prefixes of keys */
     const char *op;
     bool all, failed, yes, force;
 };
@@ -71,7 +71,7 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Takes the entries of pinned keys out of the list into another. */
+/* Moves the entries of pinned keys from the list into another. */
 static void split_off_pinned(const aoticache_pin_list *marks, aoticache_entry_list *list,
                              aoticache_entry_list *ret_pinned)
 {
@@ -88,7 +88,8 @@ static void split_off_pinned(const aoticache_pin_list *marks, aoticache_entry_li
     *ret_pinned = pinned;
 }
 
-/* Of keys that are named one by one, a pinned one is refused, and all with it; --op and --all pass over pinned ones. */
+/* Handles pinned keys: if keys are named one by one, a pinned one is refused, together with all others; --op and --all skip
+ * pinned ones. */
 static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
 {
     aoticache_pin_list marks = {0};
@@ -114,7 +115,7 @@ static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
     return result;
 }
 
-/* On a terminal without --yes. Anything but y or yes is no. */
+/* Asks on a terminal, unless --yes is given. Any answer except y or yes means no. */
 static bool ask_for_confirmation(const struct rm *rm, size_t count)
 {
     if (rm->yes || count == 0 || !isatty(STDIN_FILENO))
@@ -134,7 +135,7 @@ static bool already_removed(const aoticache_entry_list *list, size_t position)
     return position > 0 && aoticache_digest_equal(&list->entries[position - 1].key, &list->entries[position].key);
 }
 
-/* Removal is by key and takes all entries of it: later ones of the same key are gone already. */
+/* Removes the entries. Removal is by key and includes all its entries: later ones of the same key are gone already. */
 static int remove_entries(const struct rm *rm, const aoticache_entry_list *list, json_t *removed)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -143,7 +144,7 @@ static int remove_entries(const struct rm *rm, const aoticache_entry_list *list,
         aoticache_status status = AOTICACHE_OK;
         if (!already_removed(list, i))
             status = aoticache_cache_remove(rm->cache, &entry->key, &error);
-        /* Another process was faster: what was asked for has happened. */
+        /* Another process was faster: the result is the requested one. */
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return aoticache_cli_fail(rm->cli, status, &error);
         if (removed != NULL) {

@@ -1,6 +1,6 @@
 /*
- * aoticache show: everything that is known of one key: its entries, what was asked for, the files, what the library
- * needs and whether this machine and the shim have it.
+ * aoticache show: everything known about one key: its entries, the request, the files, the requirements of the library, and
+ * whether this machine and the shim meet them.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -12,17 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What was found out about one entry; parts that could not be read are NULL, with the reason in `problem`. */
+/* The data of one entry; parts that could not be read are NULL, with the reason in `problem`. */
 struct detail {
     json_t *manifest;
     aoticache_request *request;
     aoticache_artifact *artifact;
     aoticache_library_description *library;
-    const aoticache_pins *mark; /* of the key; borrowed from the list of all marks */
+    const aoticache_pins *mark; /* of the key; borrowed from the list of all pins and tags */
     aoticache_error problem;
 };
 
-/* A record of torch.compile or Triton is read and not loaded; only some of those that are objects of their own are libraries. */
+/* Returns whether it is a library. A record of torch.compile or Triton is read and not loaded; only some of those that are
+ * separate objects are libraries. */
 static bool is_library(const aoticache_entry *entry, const aoticache_artifact *artifact)
 {
     char begin[4] = "";
@@ -117,7 +118,7 @@ static void print_fallback(const aoticache_cli *cli, const json_t *manifest)
         aoticache_cli_print_field(cli, "built", "PyTorch's way, not for our container: %s", fallback);
 }
 
-/* Where the kept output is, and how to see it: it may have a thousand lines. */
+/* Prints where the stored compiler output is, and how to see it: it may have a thousand lines. */
 static void print_output_place(const aoticache_cli *cli, const aoticache_entry *entry, const json_t *manifest)
 {
     const json_t *output = json_object_get(manifest, "output");
@@ -292,7 +293,7 @@ static json_t *output_to_json(const aoticache_entry *entry, const char *text)
     return object;
 }
 
-/* One entry's; *kept is counted up where there is something. */
+/* Prints the output of one entry; increments *kept if there is any. */
 static int print_output(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_entry *entry, json_t *array,
                         size_t *kept)
 {

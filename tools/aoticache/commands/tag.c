@@ -1,5 +1,5 @@
 /*
- * aoticache tag: names that people give to kernels, to find, keep, list or move them together.
+ * aoticache tag: names that users give to kernels, to find, keep, list or move them together.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -11,7 +11,7 @@
 struct tag {
     aoticache_key_choice choice;
     aoticache_cli_list words; /* KEY and tags, or tags, or with --list keys */
-    const char *const *tags;  /* behind the key in `words`; NULL-terminated */
+    const char *const *tags;  /* after the key in `words`; NULL-terminated */
     bool remove, list;
 };
 
@@ -64,7 +64,7 @@ static int change_tags(const aoticache_cli *cli, aoticache_cache *cache, const s
 /* ---- all tags ---- */
 
 typedef struct tag_count {
-    const char *tag; /* borrowed from the marks */
+    const char *tag; /* borrowed from the list */
     uint64_t keys, pinned;
 } tag_count;
 
@@ -74,7 +74,7 @@ static int compare_tags(const void *left, const void *right)
     return strcmp(a->tag, b->tag);
 }
 
-/* One for each tag, sorted; by free(). */
+/* Returns one count for each tag, sorted; the caller frees them with free(). */
 static tag_count *count_tags(const aoticache_pin_list *marks, size_t *ret_count)
 {
     size_t all = 0, count = 0;

@@ -1,8 +1,8 @@
 /*
- * aoticache verify: reads and hashes everything in the cache, says what is wrong, and with --repair sets it right.
+ * aoticache verify: reads and hashes everything in the cache, reports problems, and with --repair repairs them.
  *
- * Ctrl-C stops it in good order: what was done is said, and where it came to is kept for --resume. A second one ends
- * it.
+ * Ctrl-C stops it cleanly: it reports what was done, and records its position for --resume. A second Ctrl-C ends it
+ * immediately.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -38,7 +38,7 @@ static const aoticache_cli_option verify_options[] = {
     {0},
 };
 
-/* ---- being stopped ---- */
+/* ---- stopping ---- */
 
 static volatile sig_atomic_t interrupted; /* the signal */
 
@@ -49,11 +49,11 @@ static void remember_signal(int number)
 
 static void catch_signals(void)
 {
-    /* Findings that are being written go on being written. */
+    /* Writing of findings continues after the signal. */
     aoticache_cli_catch_signals(remember_signal, (int)(SA_RESETHAND | SA_RESTART));
 }
 
-/* Who sent the signal is to see that the program ended by it. */
+/* Ends the program with the signal, so that its sender sees that. */
 static void end_by_signal(const aoticache_cli *cli, int exit_code)
 {
     if (interrupted == 0)
@@ -63,7 +63,7 @@ static void end_by_signal(const aoticache_cli *cli, int exit_code)
     raise(interrupted);
 }
 
-/* ---- what is said meanwhile ---- */
+/* ---- output during the run ---- */
 
 static void report_finding(void *user, const char *what, const char *name, const char *detail)
 {
@@ -117,7 +117,7 @@ static void print_json(struct verify *verify, const char *directory, const aotic
     aoticache_cli_json_print(object);
 }
 
-/* "3.1 s, 412.0 MiB/s": what this run read, not what an earlier one did. */
+/* Returns "3.1 s, 412.0 MiB/s": for what this run read, not an earlier one. */
 static char *format_speed(const struct verify *verify, const aoticache_verify_report *report)
 {
     char time[AOTICACHE_CLI_UNIT_BYTES], rate[AOTICACHE_CLI_UNIT_BYTES];
@@ -209,7 +209,7 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
 
-/* There is no cache, which has been noted. */
+/* Reports that there is no cache, which has been noted. */
 static int report_nothing(struct verify *verify)
 {
     char directory[PATH_MAX];

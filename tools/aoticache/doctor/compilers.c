@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/doctor/compilers: what can compile here (a C compiler, a Python with PyTorch) and what compiled kernels
- * take their aoti_torch_* functions from.
+ * tools/aoticache/doctor/compilers: checks what can compile here (a C compiler, a Python with PyTorch), and the library that
+ * provides aoti_torch_* functions to compiled kernels.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"
@@ -17,7 +17,8 @@
 #define WARN AOTICACHE_VERDICT_WARN
 #define FAIL AOTICACHE_VERDICT_FAIL
 
-/* What a child gets: nothing of a caller who has not our rights, as the library does it for what its hooks start. */
+/* Returns the environment of a child: without the variables of a caller with other rights, as the library does for programs
+ * that its hooks start. */
 static char *const *child_environment(void)
 {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
@@ -25,7 +26,7 @@ static char *const *child_environment(void)
     return getauxval(AT_SECURE) != 0 ? clean : environ;
 }
 
-/* Starts `program --version` with its output in a pipe; 0, or an errno. */
+/* Starts `program --version` with its output in a pipe; returns 0, or an errno. */
 static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
 {
     int pipe_fds[2];
@@ -47,7 +48,7 @@ static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
     return result;
 }
 
-/* The first line that `program --version` prints; false if it cannot be run or fails. */
+/* Reads the first line that `program --version` prints; returns false if it cannot be run or fails. */
 static bool read_version(const char *program, char *ret_line, size_t size)
 {
     pid_t pid;
@@ -104,7 +105,7 @@ static bool check_c(aoticache_doctor *doctor)
     return works;
 }
 
-/* A program's own words may follow, over many lines: `run` and `compile` show them. */
+/* Returns the length of the first line. A program's own message may follow, in many lines: `run` and `compile` show it. */
 static int first_line(const char *text)
 {
     return (int)strcspn(text, "\n");

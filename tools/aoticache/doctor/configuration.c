@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/doctor/configuration: what is wrong in the configuration, and limits that do not fit what is there.
+ * tools/aoticache/doctor/configuration: checks the configuration for errors, and for limits that do not fit the contents.
  */
 #include "base/cleanup.h"
 #include "base/listing.h"

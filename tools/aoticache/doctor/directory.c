@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/doctor/directory: the cache directory, who owns it, the file system under it, the index in it.
+ * tools/aoticache/doctor/directory: checks the cache directory, its owner, its file system, and its index.
  *
- * Looks with lstat and statfs first, to be able to say what to do, and then asks the library to open it, whose word
- * counts.
+ * It first uses lstat and statfs, to be able to give advice, and then lets the library open the directory, whose result is
+ * decisive.
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
@@ -32,7 +32,7 @@
 enum file_system_kind { LOCAL, NETWORK, MEMORY, LAYERED };
 
 static const struct file_system {
-    uint32_t magic; /* linux/magic.h, and statfs(2) for those it lacks */
+    uint32_t magic; /* linux/magic.h, and statfs(2) for numbers missing there */
     const char *name;
     enum file_system_kind kind;
 } file_systems[] = {
@@ -82,7 +82,7 @@ static void check_flags(aoticache_doctor *doctor, const struct statfs *informati
                                 "mounted read-only: nothing new can be stored");
 }
 
-/* Whether a file system has locks, which puts and collections need. Nothing of it stays locked. */
+/* Checks whether the file system has locks, which puts and collections need. Nothing stays locked. */
 static void check_locks(aoticache_doctor *doctor, const char *path)
 {
     cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -122,7 +122,7 @@ static void check_file_system(aoticache_doctor *doctor, const char *path)
 
 /* ---- the directory ---- */
 
-/* The nearest directory above `path` that exists. */
+/* Gives the nearest directory above `path` that exists. */
 static void existing_parent(const char *path, char ret_parent[PATH_MAX])
 {
     struct stat information;
@@ -137,7 +137,7 @@ static void existing_parent(const char *path, char ret_parent[PATH_MAX])
     }
 }
 
-/* Whoever names a directory for doctor alone expects one; a configuration may be older than its cache. */
+/* Reports a missing directory. A directory named only for doctor should exist; a configuration may be older than its cache. */
 static void check_absent(aoticache_doctor *doctor, const char *path, const char *origin)
 {
     char parent[PATH_MAX];
@@ -157,8 +157,9 @@ static void check_absent(aoticache_doctor *doctor, const char *path, const char 
 }
 
 /*
- * What is shared on purpose is no finding; that everybody on the machine may write is one all the same. Then only the others
- * lose their right; a directory that is not shared is writable by its owner alone, which is what the library asks for.
+ * Checks the mode. A directory that is shared on purpose is not a finding, except if all users of the machine may write. The
+ * advice then only removes the permission of others; a directory that is not shared must be writable only by its owner, as
+ * the library requires.
  */
 static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
@@ -204,7 +205,7 @@ static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed
 
 /* ---- the index ---- */
 
-/* Bytes 18 and 19 of an SQLite file say how it is written: 2 is WAL, 1 a rollback journal (fileformat2.html). */
+/* Bytes 18 and 19 of an SQLite file give its journal mode: 2 is WAL, 1 a rollback journal (fileformat2.html). */
 static const char *journal_mode(const char *directory)
 {
     cleanup_free char *path = aoticache_cli_text("%s/index.sqlite3", directory);
@@ -215,7 +216,7 @@ static const char *journal_mode(const char *directory)
     return versions[0] == 2 ? "WAL" : "rollback journal";
 }
 
-/* The library's SQLite is in this process; its version is asked of it, since the tool is not built with SQLite. */
+/* Returns the version of the library's SQLite, which is in this process; the tool itself is not built with SQLite. */
 static const char *sqlite_version(void)
 {
     const char *(*version)(void) = NULL;
@@ -284,14 +285,14 @@ static bool is_empty_directory(const char *path)
     return directory != NULL && aoticache_listing_next(directory) == NULL;
 }
 
-/* "group kernels", or "group 998" if it has no name. */
+/* Returns "group kernels", or "group 998" if it has no name. */
 static char *describe_group(gid_t group)
 {
     const struct group *found = getgrgid(group);
     return found != NULL ? aoticache_cli_text("%s", found->gr_name) : aoticache_cli_text("%u", (unsigned)group);
 }
 
-/* Somebody outside the group that shares it, for example. */
+/* Reports a directory that this user may not enter, for example a user outside the group that shares it. */
 static void report_closed(aoticache_doctor *doctor, const char *path, const struct stat *information)
 {
     cleanup_free char *group = describe_group(information->st_gid);
@@ -333,7 +334,7 @@ static void check_present(aoticache_doctor *doctor, const char *path, const aoti
         check_contents(doctor, path, config, *options);
 }
 
-/* The directory that the command line or the configuration names. Creates nothing. */
+/* Checks the directory that the command line or the configuration names. Creates nothing. */
 static void check_directory_of(aoticache_doctor *doctor, const aoticache_config *config)
 {
     char path[PATH_MAX];
@@ -351,7 +352,7 @@ static void check_directory_of(aoticache_doctor *doctor, const aoticache_config 
                                 error.message[0] != '\0' ? error.message : "no directory is known");
         return;
     }
-    /* A symbolic link is followed to the directory, as opening it does; inside nothing is followed. */
+    /* A symbolic link to the directory is followed, as opening it does; inside it links are not followed. */
     if (stat(path, &information) == 0)
         check_present(doctor, path, config, &options, &information);
     else if (errno == ENOENT)

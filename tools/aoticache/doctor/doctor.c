@@ -1,8 +1,7 @@
 /*
- * aoticache doctor: looks at everything that can make the cache slow or useless on this machine, and says what to do.
+ * aoticache doctor: checks everything that can make the cache slow or unusable on this machine, and gives advice.
  *
- * The machine is checked here, the directory and the compilers in files of their own. No check creates or changes
- * anything.
+ * The machine is checked here, the directory and the compilers in separate files. No check creates or changes anything.
  */
 #include "base/cleanup.h"
 #include "loader/cuda/cuda.h"
@@ -25,7 +24,7 @@
 #define WARN AOTICACHE_VERDICT_WARN
 #define FAIL AOTICACHE_VERDICT_FAIL
 
-/* The highest level that the processor reaches; NULL if there are none. */
+/* Returns the highest level that the processor reaches; NULL if there are none. */
 static const char *cpu_level(const aoticache_cpu_features *have)
 {
     const char *reached = NULL;
@@ -65,7 +64,7 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
                                 device.arch, (double)device.memory_bytes / (1 << 30));
 }
 
-/* None is no fault: most kernels are for the CPU. A driver that does not work is one. */
+/* Checks the GPUs. Having no GPU is not a fault: most kernels are for the CPU. A driver that does not work is. */
 static void check_gpus(aoticache_doctor *doctor)
 {
     const aoticache_cuda *cuda;
@@ -87,8 +86,8 @@ static void check_gpus(aoticache_doctor *doctor)
 }
 
 /*
- * Without libtorch in the process libraries are loaded from a sealed copy in memory: that needs memfd_create, sealing,
- * and leave to map it executable (vm.memfd_noexec, some security modules).
+ * Returns what is missing to load libraries from a sealed copy in memory, which is done without libtorch in the process: it
+ * needs memfd_create, sealing, and permission to map it executable (vm.memfd_noexec, some security modules).
  */
 static const char *try_memory_file(void)
 {
@@ -170,7 +169,7 @@ static int doctor_command(aoticache_cli *cli)
     aoticache_doctor doctor = {.cli = cli};
     if (!aoticache_cli_parse(cli, &doctor))
         return cli->exit_code;
-    int result = aoticache_cli_look_as_owner(cli); /* so that root hears what the owner would */
+    int result = aoticache_cli_look_as_owner(cli); /* so that root gets the findings of the owner */
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     doctor.checks = cli->json ? aoticache_cli_json_array() : NULL;

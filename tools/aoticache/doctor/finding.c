@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/doctor/finding: says what a check has found, as text or as JSON.
+ * tools/aoticache/doctor/finding: prints the finding of a check, as text or as JSON.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/doctor/keys: whom this user trusts, and whether signatures can be made and checked.
+ * tools/aoticache/doctor/keys: checks the keys that this user trusts, and whether signatures can be made and checked.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"
@@ -7,7 +7,7 @@
 #define OK AOTICACHE_VERDICT_OK
 #define WARN AOTICACHE_VERDICT_WARN
 
-/* The user's own, and those of sign_with. None is no fault: the first export makes one. */
+/* Checks the user's own key, and those of sign_with. Having none is not a fault: the first export makes one. */
 static void check_own_key(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache)
 {
     const char *directory = aoticache_config_key_directory(config);

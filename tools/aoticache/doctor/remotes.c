@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/doctor/remotes: whether the remotes of the configuration answer, and what may come from them.
+ * tools/aoticache/doctor/remotes: checks whether the remotes of the configuration answer, and what may be fetched from them.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define CLOCK_DISTANCE_MS 60000 /* less says nothing: web servers give their time in seconds */
+#define CLOCK_DISTANCE_MS 60000 /* smaller differences mean nothing: web servers give their time in seconds */
 
-/* Returns whether what was written to try is gone again. */
+/* Returns whether the files written for the check are removed again. */
 static bool removes(const aoticache_remote_state *state)
 {
     for (size_t i = 0; i < state->step_count; i++)
@@ -23,7 +23,7 @@ static bool removes(const aoticache_remote_state *state)
     return true;
 }
 
-/* What it is good for, in words. */
+/* Describes what the remote can be used for. */
 static void describe(const aoticache_remote_state *state, char *ret_text, size_t size)
 {
     const char *use = !state->writes ? "read only" : state->reads ? "read and written" : "written only";
@@ -39,11 +39,11 @@ static void describe(const aoticache_remote_state *state, char *ret_text, size_t
 
 struct remotes {
     aoticache_doctor *doctor;
-    aoticache_cache *cache; /* to ask whom this user trusts; NULL: it cannot be asked */
-    bool has_key;           /* what goes from here is signed */
+    aoticache_cache *cache; /* to get the trusted keys; NULL: not available */
+    bool has_key;           /* entries sent from here are signed */
 };
 
-/* S3 refuses requests that are 15 minutes off. */
+/* Reports a wrong clock. S3 refuses requests if the clock is wrong by 15 minutes. */
 static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state *state)
 {
     char time[AOTICACHE_CLI_UNIT_BYTES];
@@ -57,7 +57,7 @@ static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state 
                                 ahead_ms < 0 ? "ahead" : "behind");
 }
 
-/* Whether this machine would believe the one that looked there before. */
+/* Reports whether this machine would trust the machine that checked the remote before. */
 static void report_probe(const struct remotes *remotes, const aoticache_remote_state *state)
 {
     char age[AOTICACHE_CLI_UNIT_BYTES];
@@ -116,7 +116,7 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
 
 struct unsent {
     uint64_t waiting, refused;
-    char reason[512]; /* of one that was set aside */
+    char reason[512]; /* of an entry that is not sent */
 };
 
 static bool count_unsent(void *user, const aoticache_unsent *one)
@@ -129,7 +129,7 @@ static bool count_unsent(void *user, const aoticache_unsent *one)
     return true;
 }
 
-/* What processes of this cache could not send. */
+/* Reports entries that processes of this cache could not send. */
 static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
 {
     struct unsent unsent = {.waiting = 0};
@@ -145,7 +145,7 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
                                 "%" PRIu64 " wait for the next compile, or for 'aoticache push --all'", unsent.waiting);
 }
 
-/* Returns whether this user has a key of their own, or the configuration names one. Whether it can be read, keys.c says. */
+/* Returns whether this user has an own key, or the configuration names one. keys.c checks whether it can be read. */
 static bool has_key(const aoticache_config *config)
 {
     const char *directory = aoticache_config_key_directory(config);
@@ -165,7 +165,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
     const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     struct remotes remotes = {.doctor = doctor, .has_key = has_key(config)};
     if (text[0] != '\0') {
-        /* What is wrong with the cache or with keys, other findings say. */
+        /* Problems with the cache or with keys are reported by other findings. */
         if (aoticache_asked_open(doctor->cli, &asked, NULL) == AOTICACHE_OK)
             aoticache_cache_signers(asked.cache, &signers, &count, NULL);
         remotes.cache = asked.cache;

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/entries/asked: a cache to ask whom this user trusts, also where there is none yet.
+ * tools/aoticache/entries/asked: a cache from which to get the keys that this user trusts, even if there is none yet.
  */
 #include "tools/aoticache/entries/entries.h"
 

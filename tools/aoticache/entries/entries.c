@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/entries/entries: entries of the cache as the tool needs them: copied, found by a prefix, as JSON; their
- * requirements in words; their manifests decoded.
+ * tools/aoticache/entries/entries: entries of the cache for the tool: copies, search by a prefix, JSON, readable
+ * requirements, decoded manifests.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -176,7 +176,7 @@ const char *const *aoticache_cpu_levels(void)
     return strcmp(aoticache_cpu_arch(), "aarch64") == 0 ? aarch64 : aarch64 + sizeof aarch64 / sizeof aarch64[0] - 1;
 }
 
-/* The level that leaves the fewest features over (the lowest of equals), and what it leaves over. */
+/* Returns the level that leaves the fewest further features (the lowest of equals), and these features. */
 static const char *nearest_level(const aoticache_cpu_features *features, aoticache_cpu_features *ret_over)
 {
     const char *nearest = NULL;

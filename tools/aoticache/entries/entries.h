@@ -69,7 +69,7 @@ typedef struct aoticache_pin_list {
     size_t count;
 } aoticache_pin_list;
 
-/* tag: only keys with this tag; NULL for all. Prints errors; returns an exit code. */
+/* Reads pins and tags. tag: only keys with this tag; NULL for all. Prints errors; returns an exit code. */
 int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
                             aoticache_pin_list *ret_list);
 void aoticache_pin_list_free(aoticache_pin_list *list);
@@ -140,7 +140,7 @@ typedef struct aoticache_asked {
     char stand_in[64];      /* "" if there is none */
 } aoticache_asked;
 
-/* Close it even if this fails. Returns as aoticache_cache_open(). */
+/* Opens the cache. Close it even if this fails. Returns as aoticache_cache_open(). */
 aoticache_status aoticache_asked_open(const aoticache_cli *cli, aoticache_asked *asked, aoticache_error *ret_error);
 void aoticache_asked_close(aoticache_asked *asked);
 

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/entries/judgements: what is known of a kernel against the host's own, for `show` and `why`.
+ * tools/aoticache/entries/judgements: timing results of a kernel against the host's own, for `show` and `why`.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -12,7 +12,7 @@ struct printing {
     const char *title; /* of the next line */
 };
 
-/* "", or of which numbers of elements: those of a class lie between powers of four. */
+/* Returns "", or the range of numbers of elements: those of a class are between powers of four. */
 static char *sizes_text(const aoticache_judgement *judgement)
 {
     uint32_t first = judgement->size_class;

@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/entries/keys: the keys that a command line names, by their beginnings, by operator or by tag, found in
- * one pass over the cache however many there are.
+ * tools/aoticache/entries/keys: finds the keys that a command line selects, by prefix, by operator or by tag, in one pass
+ * over the cache, however many there are.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -13,7 +13,7 @@
 #define PREFIX_MINIMUM 4
 #define PREFIXES_LISTED 10
 
-/* What one word of the command line has found; more than are listed are not kept. */
+/* The result for one word of the command line; keys beyond the number listed are not kept. */
 struct prefix {
     const char *word;
     char digits[AOTICACHE_DIGEST_HEX_BYTES]; /* in lower case */
@@ -30,7 +30,7 @@ struct search {
 
 /* ---- lists ---- */
 
-/* Entries come in the order of their keys within an operator: it is mostly the last one that is there already. */
+/* Entries are in the order of their keys within an operator: a duplicate is usually the last one. */
 static void add_key(aoticache_chosen_keys *keys, const aoticache_key *key, const char *description)
 {
     for (size_t i = keys->count, looked = 0; i-- > 0 && looked < PREFIXES_LISTED; looked++)
@@ -41,7 +41,7 @@ static void add_key(aoticache_chosen_keys *keys, const aoticache_key *key, const
         .key = *key, .description = description != NULL ? aoticache_cli_text("%s", description) : NULL};
 }
 
-/* Those with a description come first among equal ones. */
+/* Compares keys; among equal ones, those with a description come first. */
 static int compare_keys(const void *left, const void *right)
 {
     const aoticache_chosen_key *a = left, *b = right;
@@ -71,7 +71,7 @@ void aoticache_chosen_keys_free(aoticache_chosen_keys *keys)
     *keys = (aoticache_chosen_keys){0};
 }
 
-/* ---- beginnings ---- */
+/* ---- prefixes ---- */
 
 static int read_prefix(const aoticache_cli *cli, const char *word, struct prefix *ret_prefix)
 {

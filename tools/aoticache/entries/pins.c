@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/entries/pins: pins and tags as the tool needs them: all at once, found by key, in words, as JSON; and the
- * change of many.
+ * tools/aoticache/entries/pins: pins and tags for the tool: reads all of them, finds them by key, prints them as text and
+ * JSON, and changes many.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -91,7 +91,7 @@ void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *pin)
 
 /* ---- printing keys ---- */
 
-/* What was done to each key; of a list there is only `done`. */
+/* The result for each key; a list has only `done`. */
 struct outcome {
     const char *done, *not_done; /* "unpinned", "not pinned" */
     const bool *changed;         /* by key; NULL for a list */
@@ -153,7 +153,7 @@ int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, c
 
 /* ---- changing many ---- */
 
-#define AT_ONCE 1024 /* keys between two looks at the progress */
+#define AT_ONCE 1024 /* keys between two updates of the progress */
 
 static bool would_change(const aoticache_pins *pin, aoticache_pin_action action, const char *const *tags)
 {
@@ -166,7 +166,7 @@ static bool would_change(const aoticache_pins *pin, aoticache_pin_action action,
     return false;
 }
 
-/* Which keys the action changes, as the marks are now. By free(). */
+/* Returns which keys the action would change, given the current pins and tags. The caller frees it with free(). */
 static int predict_changes(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
                            aoticache_pin_action action, const char *const *tags, bool **ret_changed)
 {
@@ -186,7 +186,7 @@ static aoticache_status change_all(const aoticache_cli *cli, aoticache_cache *ca
                                    const aoticache_chosen_keys *chosen, aoticache_pin_action action,
                                    const char *const *tags, aoticache_error *ret_error)
 {
-    static const char *const no_tags[] = {"", NULL}; /* one change, without any */
+    static const char *const no_tags[] = {"", NULL}; /* one change, without tags */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
     aoticache_status status = AOTICACHE_OK;
     cleanup_free aoticache_key *keys = aoticache_cli_allocate(chosen->count + 1, sizeof *keys);

@@ -1,5 +1,6 @@
 /*
- * tools/aoticache/entries/signatures: who signed an entry, as text and as JSON; the secret keys that this user signs with.
+ * tools/aoticache/entries/signatures: the signers of an entry, as text and as JSON; the secret keys with which this user
+ * signs.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -9,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- who signed ---- */
+/* ---- signers ---- */
 
-/* "trusted", "unknown key", "revoked", "wrong". */
+/* Returns "trusted", "unknown key", "revoked", "wrong". */
 static const char *signature_state_text(aoticache_signature_state state)
 {
     switch (state) {
@@ -101,7 +102,7 @@ json_t *aoticache_signatures_to_json(aoticache_cache *cache, const aoticache_dig
 
 /* ---- the user's own key ---- */
 
-/* As ssh-keygen names keys: people recognise it. What a name cannot have becomes '_'. */
+/* Makes a name as ssh-keygen does, which users recognize. Invalid characters become '_'. */
 void aoticache_own_key_name(char ret_name[AOTICACHE_SIGNER_NAME_BYTES])
 {
     char host[64] = "";

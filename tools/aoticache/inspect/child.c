@@ -1,7 +1,7 @@
 /*
  * tools/aoticache/inspect/child: the process in which an inspected library is loaded. It has the library and a pipe as
- * descriptors, writes one letter before each step, so that its parent knows in which one it died, and then what the
- * library said as JSON. It ends without the library's exit handlers: they could hang what has succeeded.
+ * descriptors, writes one letter before each step, so that its parent knows in which step it died, and then the results as
+ * JSON. It exits without running the library's exit handlers, which could hang after everything has succeeded.
  */
 #include "tools/aoticache/inspect/internal.h"
 
@@ -60,7 +60,7 @@ static json_t *tensor_names(const aoticache_runner *runner, size_t count,
     return array;
 }
 
-/* Call specification and blob are not in every library: what is not told is null. */
+/* Describes the runner. Not every library has a call specification and a blob: missing members are null. */
 static aoticache_status describe_runner(json_t *report, const aoticache_runner *runner, aoticache_error *error)
 {
     const char *in_spec = NULL, *out_spec = NULL;

@@ -1,6 +1,7 @@
 /*
- * aoticache inspect: what is in a kernel library or a package: who made it, what it offers and needs, which of that is
- * here; by loading it in a process of its own also its tensors. Finds what is meant; the files beside this one make the reports.
+ * aoticache inspect: describes a kernel library or a package: its producer, its exported and required functions, and which
+ * of these are available; if loaded in a separate process also its tensors. This file finds the file or entry; the files
+ * next to it make the reports.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -13,9 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* Messages of the loader begin with the library's name; the others get it here. */
+/* Messages of the loader begin with the library's name; it is prepended to the others here. */
 static void print_problem(const aoticache_cli *cli, const char *name, const char *problem)
 {
     if (problem != NULL && (name == NULL || strncmp(problem, "library ", strlen("library ")) == 0))
@@ -24,7 +25,7 @@ static void print_problem(const aoticache_cli *cli, const char *name, const char
         aoticache_cli_error(cli, "%s: %s", name, problem);
 }
 
-/* Problems are in the report; on standard error they are for those who read only that. */
+/* Problems are in the report; they are also printed on standard error for users who read only that. */
 static void print_problems(const aoticache_cli *cli, const json_t *report)
 {
     static const char *const parts[] = {"loaded", "cuda", "torch"};
@@ -44,7 +45,7 @@ static int exit_code_of(bool ok)
 static int open_file(const aoticache_cli *cli, const char *path, int *ret_fd)
 {
     struct stat about;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* opening a pipe must not block */
     if (fd < 0 || fstat(fd, &about) != 0) {
         bool missing = errno == ENOENT || errno == ENOTDIR;
         aoticache_cli_error(cli, "%s: %s", path, strerror(errno));
@@ -57,7 +58,7 @@ static int open_file(const aoticache_cli *cli, const char *path, int *ret_fd)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* ZIP archives begin with a file's header, or, of no files, with the end of their directory. */
+/* Returns whether it is a ZIP archive: it begins with a file's header, or if it has no files, with the end of its directory. */
 static bool is_package(int fd)
 {
     char bytes[4];
@@ -84,7 +85,7 @@ static int inspect_package_file(const aoticache_inspection *inspection, int fd, 
     return exit_code_of(ok);
 }
 
-/* {"libraries": [...]}: takes the array. */
+/* Prints {"libraries": [...]}: takes ownership of the array. */
 static void print_libraries(const aoticache_cli *cli, json_t *libraries)
 {
     for (size_t i = 0; i < json_array_size(libraries) && !cli->json; i++) {
@@ -176,7 +177,7 @@ static int inspect_key(const aoticache_inspection *inspection, const char *prefi
 
 /* ---- the command ---- */
 
-/* A file of that name comes before a key; "./" makes a name a file's in any case. */
+/* Returns whether the text is a key. A file of that name has precedence; "./" makes it a file name in any case. */
 static bool is_key(const char *text)
 {
     struct stat about;

@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/inspect/library: the report on one library, as far as its file tells: interface, needs, who has the
- * functions it takes, device code, remarks. What only loading it tells is in loaded.c.
+ * tools/aoticache/inspect/library: the report on one library from its file: interface, requirements, the libraries that have
+ * its imported functions, device code, remarks. loaded.c adds what only loading it shows.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/inspect/internal.h"
@@ -36,7 +36,7 @@ enum {
     NEWER_COUNT = sizeof newer_functions / sizeof newer_functions[0],
 };
 
-/* How many of the list it exports; the names go to `present` or `missing`. */
+/* Returns how many of the list it exports; the names are added to `present` or `missing`. */
 static size_t sort_functions(const aoticache_library_description *library, const char *const *list, size_t count,
                              json_t *present, json_t *missing)
 {
@@ -49,7 +49,8 @@ static size_t sort_functions(const aoticache_library_description *library, const
     return found;
 }
 
-/* Of a library for another class or byte order only that is known; the machine's name says so after a comma. */
+/* Returns whether the library was not parsed because it is for another class or byte order; the machine's name says so after
+ * a comma. */
 static bool is_unread(const aoticache_library_description *library)
 {
     return strchr(library->machine, ',') != NULL;
@@ -81,9 +82,10 @@ static json_t *interface_to_json(const aoticache_library_description *library)
     return object;
 }
 
-/* ---- the functions it takes ---- */
+/* ---- imported functions ---- */
 
-/* Which are in the libraries of --torch; NULL if none was named. *ret_problem: the first that cannot be read. */
+/* Finds which functions are in the libraries of --torch; NULL if none was named. *ret_problem: the first library that cannot
+ * be read. */
 static bool *find_in_torch(const aoticache_inspection *inspection, const aoticache_library_description *library,
                            json_t **ret_problem)
 {
@@ -116,7 +118,7 @@ static json_t *symbols_to_json(const aoticache_library_description *library, con
     return array;
 }
 
-/* null without --torch. */
+/* Returns null without --torch. */
 static json_t *torch_to_json(const aoticache_inspection *inspection, const aoticache_library_description *library,
                              const bool *in_torch, json_t *problem)
 {
@@ -205,7 +207,7 @@ static void add_description(json_t *report, const aoticache_inspection *inspecti
     aoticache_cli_json_set(report, "appended_bytes", aoticache_cli_json_count(traits->appended_bytes));
 }
 
-/* Name, size and digest: known of any file that can be read. */
+/* Adds name, size and digest, which are known of any readable file. */
 static aoticache_status add_file(json_t *report, const aoticache_inspected *library, aoticache_error *error)
 {
     aoticache_digest digest;

@@ -1,7 +1,7 @@
 /*
- * tools/aoticache/inspect/loaded: starts the process in which a library is loaded (child.c), reads what it found
- * out, ends it where it takes too long, and says in words how it died. What comes from it is what the library wants us
- * to believe: sizes are bounded, and it is parsed before it is used.
+ * tools/aoticache/inspect/loaded: starts the process in which a library is loaded (child.c), reads its results, ends it if
+ * it takes too long, and describes how it died. Its output is controlled by the library, and therefore untrusted: sizes are
+ * limited, and it is parsed before it is used.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An answer names every constant; the largest models have some ten thousand. */
+/* The results name every constant; the largest models have some ten thousand. */
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
-/* Of what it says on standard error, the end is kept. */
+/* The end of its standard error is kept. */
 #define MESSAGE_BYTES 512
 
 typedef struct child {
@@ -31,14 +31,15 @@ typedef struct child {
     char message[MESSAGE_BYTES + 1];
     size_t message_size;
     bool timed_out, too_long;
-    bool lingered; /* closed its end, and lived on */
+    bool lingered; /* closed its end, but kept running */
 } child;
 
 /* ---- starting ---- */
 
 /*
- * Only what is safe between fork and exec. Descriptors are moved out of the way first: they could have each other's
- * numbers. The group of its own is so that what it starts ends with it; no core of a crash that was asked for.
+ * Does only what is safe between fork and exec. Descriptors are moved out of the way first, because they could have each
+ * other's numbers. The child gets its own process group, so that programs it starts end with it. Crashes write no core file,
+ * because a crash is an expected result.
  */
 _Noreturn static void become_child(char **arguments, int library, int result, int messages)
 {
@@ -86,7 +87,7 @@ static int start_child(const aoticache_inspected *library, child *ret_child)
     if (saved == 0) {
         ret_child->result = result[0];
         ret_child->messages = messages[0];
-        setpgid(ret_child->pid, ret_child->pid); /* also here: whoever comes first */
+        setpgid(ret_child->pid, ret_child->pid); /* in both processes, because either may be first */
     }
     return saved;
 }
@@ -134,7 +135,7 @@ static void read_message(child *from)
     from->message[from->message_size] = '\0';
 }
 
-/* Until the pipe for the answer is closed, or the time is over. What it says on standard error is read first. */
+/* Reads until the results' pipe is closed, or the time is over. Standard error is read first. */
 static void read_until_closed(child *to, uint64_t deadline_ns)
 {
     while (to->result >= 0) {
@@ -154,12 +155,12 @@ static void read_until_closed(child *to, uint64_t deadline_ns)
     }
 }
 
-/* Ends the whole group in any case; a process that is dead already keeps the status of its own death. */
+/* Ends the whole group in any case; a process that is already dead keeps the status of its own death. */
 static int end_child(child *which)
 {
     int status = 0;
     siginfo_t about;
-    /* It has closed the pipe, so it is about to be dead; one that closed it and lives on gets half a second. */
+    /* It has closed the pipe, so it is about to end; if it keeps running it gets half a second. */
     which->lingered = !which->timed_out && !which->too_long;
     for (int i = 0; i < 50 && which->lingered; i++) {
         about.si_pid = 0;
@@ -183,7 +184,7 @@ static int end_child(child *which)
     return status;
 }
 
-/* ---- what it means ---- */
+/* ---- interpretation ---- */
 
 typedef struct signal_words {
     int number;
@@ -201,7 +202,7 @@ static const signal_words signals[] = {
     {SIGSYS, "SIGSYS", "a system call that is not permitted", ""},
 };
 
-/* The last letter before the answer says which step was under way. */
+/* Returns the step in progress, according to the last letter before the results. */
 static const char *failed_step(const child *from)
 {
     const char *end = from->answer_size > 0 ? memchr(from->answer, '\n', from->answer_size) : NULL;
@@ -237,7 +238,7 @@ static char *describe_death(const child *from, int status, uint64_t timeout_ns)
     return aoticache_cli_text("%s: killed by signal %d", step, WTERMSIG(status));
 }
 
-/* With its last words, which begin at a line where there is more than one. */
+/* Reports the end of its standard error, from the beginning of a line if there are several lines. */
 static json_t *death_to_json(child *from, int status, uint64_t timeout_ns)
 {
     cleanup_free char *death = describe_death(from, status, timeout_ns);
@@ -256,7 +257,7 @@ static json_t *death_to_json(child *from, int status, uint64_t timeout_ns)
     return aoticache_cli_json_text(all);
 }
 
-/* What it answered, with what went wrong where it answered that; NULL if that is no answer. */
+/* Returns the results, including reported errors; NULL if they cannot be parsed. */
 static json_t *parse_answer(const child *from)
 {
     const char *begin = from->answer_size > 0 ? memchr(from->answer, '\n', from->answer_size) : NULL;

@@ -1,6 +1,6 @@
 /*
  * tools/aoticache/inspect/package: the report on a .pt2 package: its models, their parts and metadata, and the report on
- * the library of each, which is unpacked into memory for it: nothing is left on disk.
+ * each model's library, which is unpacked into memory: nothing is left on disk.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/inspect/internal.h"
@@ -28,7 +28,7 @@ static json_t *parts_to_json(const aoticache_package_model *model)
     return array;
 }
 
-/* Names are the file's own: text that is not UTF-8 cannot be a member of an object as it is. */
+/* Names are from the file: text that is not UTF-8 cannot be a member of an object unchanged. */
 static bool add_metadata(void *user, const char *name, const char *value)
 {
     json_t *text = aoticache_cli_json_text(name);

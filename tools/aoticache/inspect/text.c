@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/inspect/text: reports for people, made from the JSON of --json. Members that are missing or of another
+ * tools/aoticache/inspect/text: human-readable reports, made from the JSON of --json. Members that are missing or of another
  * kind (a library can have written a part of them) are treated as absent.
  */
 #include "base/cleanup.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Without --verbose so many of a list are shown. */
+/* Without --verbose this many items of a list are shown. */
 enum { LISTED = 16, LISTED_TENSORS = 32 };
 
 static const char *text_of(const json_t *object, const char *member)
@@ -21,7 +21,7 @@ static uint64_t count_of(const json_t *object, const char *member)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* The strings of an array: "a, b", at most `limit` of them; "none". By free(). */
+/* Joins the strings of an array: "a, b", at most `limit` of them; "none". The caller frees the text with free(). */
 static char *join(const json_t *array, size_t limit)
 {
     size_t count = json_array_size(array), length = 64;
@@ -139,7 +139,7 @@ static void print_remarks(const aoticache_cli *cli, const json_t *report)
         aoticache_cli_print_field(cli, "remark", "can find its own file, to map weights from it");
 }
 
-/* ---- what loading it told ---- */
+/* ---- results of loading ---- */
 
 static void print_tensors(const aoticache_cli *cli, const char *title, const json_t *names)
 {
@@ -226,7 +226,7 @@ void aoticache_inspect_print_library(const aoticache_cli *cli, const json_t *rep
     }
     aoticache_cli_print_field(cli, "machine", "%s", text_of(report, "machine"));
     const char *generation = text_of(json_object_get(report, "interface"), "generation");
-    if (generation != NULL && strcmp(generation, "unknown") == 0) { /* tables that are not read */
+    if (generation != NULL && strcmp(generation, "unknown") == 0) { /* tables that were not parsed */
         print_loaded(cli, json_object_get(report, "loaded"));
         return;
     }

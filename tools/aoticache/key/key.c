@@ -1,5 +1,5 @@
 /*
- * aoticache key: making keys, printing them, and saying whose signatures are believed.
+ * aoticache key: makes keys, prints them, and sets which keys are trusted.
  *
  * A secret key is a file: no option takes one, and none is ever printed.
  */
@@ -49,7 +49,7 @@ static int generate(const aoticache_key_command *command, const char *const *wor
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
 
-/* is_own: of the user, who may not have made one yet. */
+/* Prints the public key of a file. is_own: the user's own key, which may not exist yet. */
 static int print_of_file(const aoticache_key_command *command, const char *path, bool is_own)
 {
     aoticache_secret_key *key = NULL;
@@ -64,7 +64,7 @@ static int print_of_file(const aoticache_key_command *command, const char *path,
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Of the key that signs: the first of sign_with, otherwise the user's own. */
+/* Prints the key that signs: the first of sign_with, otherwise the user's own. */
 static int public(const aoticache_key_command *command, const char *const *words, size_t count)
 {
     const char *configured = aoticache_config_get(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with).text;
@@ -110,7 +110,7 @@ static int trust(const aoticache_key_command *command, const char *const *words,
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* A word that is being revoked, and what was found of it. */
+/* A word to revoke, and what was found for it. */
 struct distrust {
     const aoticache_key_command *command;
     const char *word;
@@ -127,7 +127,7 @@ static void revoke_word(struct distrust *distrust, const char *word, const char 
         aoticache_cli_note(distrust->command->cli, "%s is revoked%s", word, remark);
 }
 
-/* A name is worth less than the keys that have it: these are what is written down, each of them. */
+/* Revokes a key. Revoking a name is weaker than revoking the keys that have it: so each of these keys is written down. */
 static bool revoke_if_meant(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
 {
     struct distrust *distrust = user;
@@ -203,7 +203,7 @@ static int distrust(const aoticache_key_command *command, const char *const *wor
                                          "distrust needs a public key, a fingerprint, the name of a key, or the "
                                          "64 digits of an artifact");
     aoticache_asked_open(command->cli, &asked,
-                         NULL); /* for the key that has a name; where that fails the name is revoked */
+                         NULL); /* for the key that has a name; if that fails the name is revoked */
     for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < count; i++)
         result = distrust_one(command, asked.cache, words[i]);
     aoticache_asked_close(&asked);

@@ -1,9 +1,9 @@
 /*
- * aoticache key rotate: another key in the place of the user's own.
+ * aoticache key rotate: replaces the user's own key.
  *
- * At every moment there is one key of the user's own: the new one is written whole before it gets the name. The old file stays
- * next to it. If the old key is not revoked, it is trusted here from then on as anybody's is, and what it signed in this cache is
- * signed with the new one as well, so that other machines need to trust the new one alone.
+ * The user always has exactly one own key: the new file is written completely before it is renamed. The old file stays next
+ * to it. If the old key is not revoked, it is added to the trusted keys, and the entries of this cache that it signed are
+ * signed with the new key as well, so that other machines need to trust only the new one.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -44,7 +44,8 @@ bool aoticache_key_is_revoked(const aoticache_key_command *command, const aotica
     return search.is_revoked;
 }
 
-/* The name after "ann@laptop-1" is "ann@laptop-2"; a name without a number gets "-2". By free(). */
+/* Returns the next name: "ann@laptop-2" after "ann@laptop-1"; a name without a number gets "-2". The caller frees it with
+ * free(). */
 static char *next_name(const char *name)
 {
     const char *hyphen = strrchr(name, '-');
@@ -57,7 +58,7 @@ static char *next_name(const char *name)
 
 /* ---- the files ---- */
 
-/* Gives the file of the old key a second name, which none has yet. By free(); NULL: errno says why. */
+/* Gives the file of the old key a second, unused name. The caller frees it with free(); NULL: errno has the reason. */
 static char *keep_old(int folder)
 {
     for (int number = 1; number <= MOST_OLD_KEYS; number++) {
@@ -76,7 +77,7 @@ static bool is_same_key(const aoticache_secret_key *one, const aoticache_secret_
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-/* With the directory locked. *ret_kept: the path of the old key, by free(). */
+/* Call this with the directory locked. *ret_kept: the path of the old key, freed with free(). */
 static aoticache_status exchange_locked(int folder, const char *directory, const aoticache_secret_key *old,
                                         const aoticache_secret_key *new, char **ret_kept, aoticache_error *ret_error)
 {
@@ -89,7 +90,7 @@ static aoticache_status exchange_locked(int folder, const char *directory, const
         status = aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%s: another process has just replaced it", path);
     aoticache_secret_key_free(present);
     if (status == AOTICACHE_OK) {
-        unlinkat(folder, temporary, 0); /* of a process of this number that died */
+        unlinkat(folder, temporary, 0); /* left by a dead process with the same number */
         status = aoticache_secret_key_write(new, temporary_path, ret_error);
     }
     if (status != AOTICACHE_OK)
@@ -113,7 +114,7 @@ static aoticache_status exchange(const char *directory, const aoticache_secret_k
     return exchange_locked(folder, directory, old, new, ret_kept, ret_error);
 }
 
-/* ---- what the old key signed ---- */
+/* ---- entries signed by the old key ---- */
 
 static bool find_signature(void *user, const aoticache_signature *signature, aoticache_signature_state state,
                            const aoticache_public_key *key)

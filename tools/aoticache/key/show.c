@@ -1,5 +1,5 @@
 /*
- * aoticache key: where the user's keys are, and how a public key is printed.
+ * aoticache key: the location of the user's keys, and the form in which a public key is printed.
  */
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/key/internal.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which entries ---- */
+/* ---- selecting entries ---- */
 
 static int add_all(const aoticache_key_command *command, aoticache_cache *cache, aoticache_entry_list *list)
 {
@@ -135,7 +135,7 @@ static json_t *entry_to_json(aoticache_cache *cache, const aoticache_entry *entr
     return object;
 }
 
-/* must_be_trusted: the entry was asked for by its key. */
+/* Verifies an entry. must_be_trusted: the entry was selected by its key. */
 static int verify_entry(const aoticache_key_command *command, aoticache_cache *cache, const aoticache_entry *entry,
                         bool must_be_trusted, json_t *array)
 {

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/ls/filter: which entries `aoticache ls` shows, and in which order.
+ * tools/aoticache/ls/filter: selects the entries that `aoticache ls` lists, and their order.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -23,7 +23,8 @@ static int read_environment(const aoticache_cli *cli, const aoticache_cli_option
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* A name without wildcards must be a kind that this library, its binding or its tools store. A pattern may be anything. */
+/* Reads a kind. A name without wildcards must be a kind that this library, its binding or its tools store. A pattern may be
+ * any text. */
 static int read_kind(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     static const char *const kinds[] = {"operator",       "model",
@@ -85,14 +86,15 @@ bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter)
            filter->newer_ns != 0;
 }
 
-/* "cuda" is all of "cuda:0", "cuda:1", ... */
+/* Returns whether the device matches: "cuda" matches "cuda:0", "cuda:1", ... */
 static bool is_device(const char *wanted, const char *device)
 {
     size_t length = strlen(wanted);
     return strncmp(wanted, device, length) == 0 && (device[length] == '\0' || device[length] == ':');
 }
 
-/* What is no kernel of an operator has a name in the namespace "aoticache::", which is its kind with '_' in place of '-'. */
+/* Returns whether the kind matches. An entry that is not a kernel of an operator has a name in the namespace "aoticache::",
+ * which is its kind with '_' instead of '-'. */
 static bool is_kind(const char *pattern, const char *op)
 {
     static const char namespace[] = "aoticache::";
@@ -121,7 +123,7 @@ static bool accepts_numbers(const aoticache_ls_filter *filter, const aoticache_e
            (filter->newer_ns == 0 || entry->created_ns >= filter->newer_ns);
 }
 
-/* An entry whose manifest cannot be read has no environment. */
+/* Checks the environment. An entry whose manifest cannot be read has no environment. */
 static bool accepts_environment(const aoticache_ls_filter *filter, aoticache_cache *cache, const aoticache_entry *entry)
 {
     aoticache_request *request = NULL;
@@ -151,7 +153,7 @@ bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_ca
            accepts_environment(filter, cache, entry);
 }
 
-/* ---- orders: of equal ones, the order of operators and keys, so that a list is the same each time ---- */
+/* ---- orders: equal entries are in the order of operators and keys, so that a list is the same each time ---- */
 
 static int by_op(const aoticache_entry *a, const aoticache_entry *b)
 {

@@ -23,7 +23,7 @@ typedef struct aoticache_ls_filter {
 extern const aoticache_cli_option aoticache_ls_filter_option_table[];
 /* Returns whether there is any condition. */
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter);
-/* mark: pins and tags of the entry's key, NULL if it has none. */
+/* Returns whether an entry matches. mark: pins and tags of the entry's key, NULL if it has none. */
 bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_cache *cache,
                                  const aoticache_entry *entry, const aoticache_pins *mark);
 

@@ -1,8 +1,8 @@
 /*
- * aoticache ls: what is in the cache, as a table; or which compiles failed.
+ * aoticache ls: lists the contents of the cache, as a table; or failed compiles.
  *
- * What is to be sorted is copied; all else goes straight from the index to the output (a table by the block, as its
- * widths must be known).
+ * Entries to be sorted are copied; otherwise they are printed directly from the index (a table in blocks, because its widths
+ * must be known).
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -28,12 +28,12 @@ struct ls {
     int64_t limit;
     aoticache_pin_list marks;
 
-    aoticache_entry_list list;        /* what is to be shown, where it must be sorted */
+    aoticache_entry_list list;        /* the entries to print, if they must be sorted */
     aoticache_cli_column columns[11]; /* of the table */
     aoticache_cli_table *table;
-    bool is_narrow; /* CPU says no more than whether this machine can run it */
+    bool is_narrow; /* CPU only says whether this machine can run it */
     uint64_t shown, unfit;
-    aoticache_cpu_features features; /* whose text is below: most entries of a cache need the same */
+    aoticache_cpu_features features; /* whose text is below: most entries of a cache have the same */
     char *features_text;
 };
 
@@ -64,7 +64,7 @@ static const aoticache_cli_option ls_options[] = {
 
 /* ---- one entry ---- */
 
-/* An element of the array, indented as the rest of the object is. */
+/* Prints an element of the array, indented like the rest of the object. */
 static void print_json(struct ls *ls, const aoticache_entry *entry, const aoticache_pins *mark)
 {
     json_t *object = aoticache_entry_to_json(entry);
@@ -250,7 +250,7 @@ static int list_entries(struct ls *ls)
     return result;
 }
 
-/* ---- --failed: compiles that failed, with their messages, and when they are tried again ---- */
+/* ---- --failed: failed compiles, with their messages, and when they are retried ---- */
 
 struct failures {
     const aoticache_cli *cli;
@@ -333,7 +333,7 @@ static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const
 
 /* ---- the command ---- */
 
-/* There is no cache: what is the same as an empty one, but for the note that was printed. */
+/* Prints the same as for an empty cache if there is no cache, after the note that was printed. */
 static int list_nothing(const struct ls *ls)
 {
     if (ls->cli->json) {

@@ -1,5 +1,5 @@
 /*
- * aoticache compile: get a kernel into the cache without running it, for any device that the hook can compile for.
+ * aoticache compile: compiles a kernel into the cache without running it, for any device that the hook supports.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -44,7 +44,7 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-/* The entry of what was made, for its size and requirements; NULL if it is not stored. */
+/* Returns the entry of the product, for its size and requirements; NULL if it is not stored. */
 static const aoticache_entry *find_entry(const struct compile *compile, const aoticache_entry_list *list)
 {
     for (size_t i = 0; i < list->count; i++)

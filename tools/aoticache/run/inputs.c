@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/run/inputs: the tensors that a model is given on the command line.
+ * tools/aoticache/run/inputs: the input tensors of a model, from the command line.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/run/internal.h"

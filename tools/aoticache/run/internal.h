@@ -31,7 +31,7 @@ typedef struct aoticache_timed_runs {
 extern const aoticache_cli_option aoticache_timed_runs_option_table[];
 
 /* These print errors and return an exit code. */
-/* data: borrowed until the runs are freed. At most `most` inputs are added in total. */
+/* Adds an input. data: borrowed until the runs are freed. At most `most` inputs are added in total. */
 int aoticache_timed_runs_add_input(aoticache_timed_runs *runs, const aoticache_cli *cli,
                                    const aoticache_tensor_spec *spec, void *data, size_t most);
 /* Reads the words and makes the data. */
@@ -48,7 +48,8 @@ int aoticache_timed_runs_print_json(const aoticache_timed_runs *runs, const aoti
 void aoticache_timed_runs_print_times(const aoticache_timed_runs *runs, const aoticache_cli *cli);
 void aoticache_timed_runs_free(aoticache_timed_runs *runs);
 
-/* model_graphs.c: prints the first difference between two stored programs. Returns 0 if they are the same, 3 if they differ. */
+/* Prints the first difference between two stored programs (model_graphs.c). Returns 0 if they are the same, 3 if they
+ * differ. */
 int aoticache_model_compare_graphs(const aoticache_cli *cli, aoticache_cache *cache, const char *first,
                                    const char *second);
 

@@ -1,5 +1,5 @@
 /*
- * aoticache model: whole models of the cache, by the names that they were stored under: lists, shows, runs and removes
+ * aoticache model: whole models in the cache, by the names under which they were stored: lists, shows, runs and removes
  * them, and compiles one from an exported program.
  */
 #include "base/cleanup.h"
@@ -18,7 +18,7 @@
 
 struct model {
     const aoticache_cli *cli;
-    aoticache_cli_list words; /* the action, and what it is done to */
+    aoticache_cli_list words; /* the action and its operands */
     const char *weights, *device, *name, *python;
     bool map_weights;
     bool frozen, replace, tensors;
@@ -30,7 +30,7 @@ struct model {
 
 /* ---- entries and their names ---- */
 
-/* The name that an entry was stored under; "" where its manifest cannot be read. By free(). */
+/* Returns the name under which an entry was stored; "" if its manifest cannot be read. The caller frees it with free(). */
 static char *name_of(aoticache_cache *cache, const aoticache_entry *entry)
 {
     aoticache_request *request = NULL;
@@ -113,7 +113,7 @@ static int list_models(struct model *model, const char *const *words, size_t cou
 
 /* ---- rm ---- */
 
-/* Removes all entries of the name, or of the key that begins so. */
+/* Removes all entries of the name, or of the key with this prefix. */
 static int remove_model(struct model *model, const aoticache_entry_list *list, const char *word)
 {
     size_t removed = 0;

@@ -1,6 +1,6 @@
 /*
- * aoticache model why: the first difference between the graphs of two stored models or programs, in words. A graph is a text
- * that lies beside the library, one fact a line: "node 3 of the graph: aten.relu.default(%2)".
+ * aoticache model why: describes the first difference between the graphs of two stored models or programs. A graph is a text
+ * stored next to the library, one fact per line: "node 3 of the graph: aten.relu.default(%2)".
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/internal.h"
@@ -15,7 +15,7 @@ struct graph {
     aoticache_artifact *artifact;
     aoticache_model_report report;
     FILE *file;
-    char *line; /* the present one, without its end */
+    char *line; /* the current one, without its line end */
     size_t capacity;
     bool is_over;
 };
@@ -54,7 +54,7 @@ static void read_line(struct graph *graph)
         graph->line[length - 1] = '\0';
 }
 
-/* Reads on until they differ. False: they are equal. */
+/* Reads until they differ. Returns false if they are equal. */
 static bool find_difference(struct graph *first, struct graph *second)
 {
     do {
@@ -64,7 +64,7 @@ static bool find_difference(struct graph *first, struct graph *second)
     return !first->is_over || !second->is_over;
 }
 
-/* "node 3 of the graph: fact": cuts the line in two. */
+/* Splits "node 3 of the graph: fact" in two. */
 static const char *split(struct graph *graph, const char **ret_place)
 {
     char *colon = graph->is_over ? NULL : strstr(graph->line, ": ");

@@ -1,6 +1,6 @@
 /*
- * aoticache run-package: loads a model of a .pt2 package from the cache, storing it where it is not there, runs it,
- * prints what came out and how long it took.
+ * aoticache run-package: loads a model of a .pt2 package from the cache, storing it if it is missing, runs it, and prints
+ * its outputs and times.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -42,7 +42,7 @@ static const aoticache_cli_option run_package_options[] = {
 
 /* ---- loading ---- */
 
-/* A file where there is one of this name, otherwise the beginning of a key. */
+/* Takes it as a file if one of this name exists, otherwise as a prefix of a key. */
 static int find_key(const aoticache_cli *cli, struct run *run, bool *ret_is_key, aoticache_key *ret_key)
 {
     *ret_is_key = access(run->what, F_OK) != 0 && strspn(run->what, "0123456789abcdefABCDEF") == strlen(run->what);
@@ -84,7 +84,7 @@ static bool find_inputs(void *user, const char *name, const char *value)
     return true;
 }
 
-/* If the package does not say what its inputs must be like, its code compares them, if it is told to before its first run. */
+/* Enables the code's own check of its inputs, before its first run, if the package has no specification of them. */
 static void have_inputs_compared(struct run *run)
 {
     bool is_described = false;
@@ -140,7 +140,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     return result;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole command ---- */
 
 static int load_run_and_print(const aoticache_cli *cli, struct run *run)
 {

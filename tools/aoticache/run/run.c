@@ -1,6 +1,5 @@
 /*
- * aoticache run: get a kernel (compiling it where it is absent), run it, print what came out, where it came from and
- * how long it took.
+ * aoticache run: gets a kernel (compiling it if it is missing), runs it, and prints its outputs, its source and its times.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -20,7 +19,7 @@ struct run {
     aoticache_request *request;
     aoticache_runner *runner;
     aoticache_get_runner_report report;
-    aoticache_entry_list entries; /* of the key, to say which library ran */
+    aoticache_entry_list entries; /* of the key, to show which library ran */
 };
 
 static const aoticache_cli_option run_options[] = {
@@ -99,7 +98,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     return result;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole command ---- */
 
 static int get_runner(const aoticache_cli *cli, struct run *run)
 {

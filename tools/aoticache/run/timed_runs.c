@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/run/timed_runs: runs a kernel or a model with the same inputs again and again, and prints what came out.
+ * tools/aoticache/run/timed_runs: runs a kernel or a model repeatedly with the same inputs, and prints the outputs.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"

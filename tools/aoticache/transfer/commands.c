@@ -1,5 +1,5 @@
 /*
- * aoticache export, import, merge and copy: kernels into an archive and out of one, from one directory into another.
+ * aoticache export, import, merge and copy: transfer kernels to and from an archive, or from one directory to another.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/internal.h"
@@ -33,13 +33,13 @@ static const aoticache_cli_option export_options[] = {
     {0},
 };
 
-/* Where the archive goes. */
+/* The target of the archive. */
 struct output {
     int fd;
-    char temporary[PATH_MAX]; /* "" where it is written directly */
+    char temporary[PATH_MAX]; /* "" if it is written directly */
 };
 
-/* A device or a pipe that has a name is written to, never replaced. */
+/* Opens the output. A device or a named pipe is written to, never replaced. */
 static int open_output(const aoticache_transfer_command *command, struct output *output)
 {
     struct stat found;
@@ -47,7 +47,7 @@ static int open_output(const aoticache_transfer_command *command, struct output 
     bool is_special = stat(path, &found) == 0 && !S_ISREG(found.st_mode);
     int length = 0;
     uint32_t number = 0;
-    /* No process id: in containers that share a directory, one that was killed has had the same. */
+    /* Not the process id: in containers that share a directory, a killed process may have had the same. */
     if (!is_special && getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
         return aoticache_cli_error(command->cli, "no random numbers: %s", strerror(errno));
     if (!is_special)
@@ -72,7 +72,7 @@ static int sync_parent(const char *path)
     return fd >= 0 ? fsync(fd) : -1;
 }
 
-/* The whole archive gets its name, or what is there of it goes. */
+/* Renames the complete archive, or removes an incomplete one. */
 static int finish_output(const aoticache_transfer_command *command, struct output *output, bool is_whole)
 {
     const char *path = command->operand;
@@ -101,7 +101,7 @@ static int export_to(aoticache_transfer_command *command, aoticache_cache *cache
     if (status == AOTICACHE_OK && finished != AOTICACHE_CLI_EXIT_OK)
         return finished;
     if (to_pipe && status != AOTICACHE_OK && aoticache_cli_reader_is_gone())
-        return AOTICACHE_CLI_EXIT_FAILURE; /* without a word, as export_command() ends then */
+        return AOTICACHE_CLI_EXIT_FAILURE; /* without a message, as export_command() ends then */
     return aoticache_transfer_tell(command, "exported", to_pipe, status, &error);
 }
 

@@ -34,7 +34,7 @@ bool aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli
 
 /* Makes SIGINT, SIGTERM and SIGHUP stop the transfer, which then cleans up. */
 void aoticache_transfer_catch_signals(void);
-/* If a signal was received, ends the process with it. Call this after cleaning up. */
+/* Ends the process with the signal that was received, if any. Call this after cleaning up. */
 void aoticache_transfer_die_if_stopped(void);
 
 /* Opens a cache for reading, and does not change it: AOTICACHE_CLI_EXIT_OK, or the program's exit code. NULL: --cache-dir. */
@@ -62,7 +62,7 @@ void aoticache_transfer_free_signers(aoticache_transfer_command *command);
 
 /* Checks that the words of --trust are keys or fingerprints; returns an exit code. */
 int aoticache_transfer_check_trust(const aoticache_transfer_command *command);
-/* For aoticache_transfer_options.ask: answers according to --trust, otherwise asks on the terminal. A key that is accepted
+/* Answers aoticache_transfer_options.ask: according to --trust, otherwise by asking on the terminal. A key that is accepted
  * is added to the trusted keys. */
 bool aoticache_transfer_ask(void *user, const aoticache_public_key *key);
 

@@ -1,5 +1,5 @@
 /*
- * aoticache push and pull: kernels to the remotes that are configured, and from them.
+ * aoticache push and pull: send kernels to the configured remotes, and fetch them.
  */
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/transfer/internal.h"
@@ -9,15 +9,15 @@
 #define TABLE(table_) {.kind = AOTICACHE_CLI_KIND_TABLE, .table = (table_)}
 
 typedef struct remote_command {
-    aoticache_transfer_command transfer; /* first: the tables of options are made for it */
+    aoticache_transfer_command transfer; /* first member: the option tables expect it there */
     const char *remote;
     bool is_all;
-    aoticache_cli_list lists;        /* files: only what they name */
-    aoticache_kernel_options kernel; /* whose environment is in the keys of a list */
+    aoticache_cli_list lists;        /* files that select requests */
+    aoticache_kernel_options kernel; /* its environment is in the keys of a list */
     aoticache_key *keys;
 } remote_command;
 
-/* Of what a list names. */
+/* Options for lists. */
 #define LIST_OPTIONS                                                                          \
     {"list", 0, "FILE", "only what this list names ('aoticache help warm'); may be repeated", \
      AOTICACHE_CLI_LIST(remote_command, lists)},                                              \
@@ -66,7 +66,7 @@ static void clear(remote_command *command)
     aoticache_kernel_options_free(&command->kernel);
 }
 
-/* Everything is wanted only where somebody says so. False: there is nothing to do. */
+/* Parses the options. Everything is selected only if the user says so explicitly. Returns false if there is nothing to do. */
 static bool parse(remote_command *command, aoticache_cli *cli, const char *progress)
 {
     aoticache_transfer_command *transfer = &command->transfer;
@@ -90,7 +90,7 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
     return cli->exit_code == AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Returns whether there is a remote to sign for: if not, no key is made, and the cache says what is missing. */
+/* Returns whether there is a remote to sign for: if not, no key is made, and the cache reports what is missing. */
 static bool has_remote(const remote_command *command)
 {
     const aoticache_config *config = aoticache_cli_config(command->transfer.cli);

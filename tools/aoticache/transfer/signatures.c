@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/transfer/signatures: whom an export signs for, and whom an import trusts.
+ * tools/aoticache/transfer/signatures: the keys with which an export signs, and the keys that an import trusts.
  *
- * A new key is asked for once and on a terminal alone, as ssh asks for a host's. Elsewhere the import refuses, and the cache
- * says what to do: nobody is there who could compare a fingerprint.
+ * The user is asked about a new key once, and only on a terminal, as ssh does for a host's key. Without a terminal the
+ * import refuses, and the cache prints what to do: no user is there to compare a fingerprint.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"

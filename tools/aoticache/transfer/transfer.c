@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/transfer/transfer: what export, import, merge and copy share: they read the same options, show the
- * same progress, say the same at the end, and stop cleanly at Ctrl-C.
+ * tools/aoticache/transfer/transfer: shared by export, import, merge and copy: reading the options, the progress, the final
+ * report, and stopping cleanly at Ctrl-C.
  */
 #include "tools/aoticache/transfer/internal.h"
 
@@ -20,7 +20,7 @@ static void note_signal(int signal_number)
     stopped_by = signal_number;
 }
 
-/* Without SA_RESTART: a transfer that waits for a pipe is to notice. */
+/* Installs the handlers without SA_RESTART, so that a transfer that waits for a pipe notices the signal. */
 void aoticache_transfer_catch_signals(void)
 {
     aoticache_cli_catch_signals(note_signal, 0);
@@ -114,7 +114,7 @@ int aoticache_transfer_open_source(const aoticache_transfer_command *command, co
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
 
-/* So that a dry run has something to compare with where there is nothing yet, and makes nothing. */
+/* Creates an empty cache, so that a dry run has something to compare with if there is no cache, without creating one. */
 static int open_empty(aoticache_transfer_command *command, aoticache_cache_options *options,
                       aoticache_cache **ret_cache)
 {
@@ -155,7 +155,7 @@ void aoticache_transfer_close_target(aoticache_transfer_command *command, aotica
         nftw(command->empty, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- the end ---- */
+/* ---- the final report ---- */
 
 static void print_json(const aoticache_transfer_command *command, const char *done, aoticache_status status)
 {
@@ -223,7 +223,7 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
         return aoticache_cli_fail(cli, status, error);
     if (command->report.refused == 0)
         return AOTICACHE_CLI_EXIT_OK;
-    if (cli->quiet && !cli->json) /* which hides the warnings that name each */
+    if (cli->quiet && !cli->json) /* --quiet hides the warnings that name each refusal */
         return aoticache_cli_error(cli, "%" PRIu64 " refused; without --quiet each is named", command->report.refused);
     return AOTICACHE_CLI_EXIT_FAILURE;
 }

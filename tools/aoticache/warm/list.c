@@ -1,6 +1,6 @@
 /*
  * tools/aoticache/warm/list: reads lists of requests, one per line, with empty lines and comments between them. A request is
- * a line of JSON, or the line of text that `aoticache ls` shows.
+ * a line of JSON, or a line of text as printed by `aoticache ls`.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -10,7 +10,7 @@
 
 #define WRONG_LINES_TOLD 20
 
-/* "column 12: reason" becomes "FILE:LINE:12: reason". */
+/* Converts "column 12: reason" to "FILE:LINE:12: reason". */
 static void report_wrong_line(const aoticache_cli *cli, aoticache_warm_list *list, const char *file, size_t line,
                               const char *message)
 {

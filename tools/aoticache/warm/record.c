@@ -1,9 +1,9 @@
 /*
- * aoticache record: lists of requests for `aoticache warm`: what a program asks for while it runs, or what the cache
- * holds.
+ * aoticache record: makes lists of requests for `aoticache warm`: the requests of a program while it runs, or those in the
+ * cache.
  *
- * The program itself writes its list: every host that shares the library's holders appends to the file that
- * $AOTICACHE_RECORD names. This command names it and waits.
+ * The program itself writes its list: every host that uses the library's holders appends to the file named by
+ * $AOTICACHE_RECORD. This command sets the variable and waits.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 
 #define DEFAULT_LIST "aoticache-requests.txt"
-#define PROGRAM_NOT_FOUND 127 /* as shells have it */
+#define PROGRAM_NOT_FOUND 127 /* as in shells */
 #define PROGRAM_NOT_STARTED 126
 
 struct record {
@@ -59,7 +59,7 @@ static int check_options(const aoticache_cli *cli, const struct record *record)
 
 /* ---- a program ---- */
 
-/* Lines that are requests; 0 if there is no file. */
+/* Returns the number of lines that are requests; 0 if there is no file. */
 static size_t count_requests(const char *path)
 {
     cleanup_file FILE *file = fopen(path, "re");
@@ -72,7 +72,8 @@ static size_t count_requests(const char *path)
     return count;
 }
 
-/* Absolute, since the program may change its directory; the file is created, so that a mistake is told before it runs. */
+/* Makes the path absolute, because the program may change its directory; creates the file, so that an error is reported
+ * before the program runs. */
 static int prepare_list(const aoticache_cli *cli, const char *name, char ret_path[PATH_MAX])
 {
     struct stat found;
@@ -96,7 +97,7 @@ static _Noreturn void become_program(const aoticache_cli *cli, char **program, c
     _exit(error == ENOENT ? PROGRAM_NOT_FOUND : PROGRAM_NOT_STARTED);
 }
 
-/* Ctrl-C is for the program: it goes to both, and what has been recorded until then is told. */
+/* Runs the program. Ctrl-C reaches both processes but is for the program: the command then reports what was recorded. */
 static int run_program(const aoticache_cli *cli, char **program, const char *list)
 {
     int state = 0;
@@ -134,7 +135,7 @@ static int record_program(const aoticache_cli *cli, const struct record *record)
 /* ---- the cache ---- */
 
 struct line {
-    char *text; /* for people; of what is left out it begins with '#' */
+    char *text; /* human-readable; for an omitted entry it begins with '#' */
     char *json; /* for the list */
 };
 
@@ -156,7 +157,8 @@ static bool is_asked_for(const struct record *record, const aoticache_entry *ent
                                       device.type == asked.type && device.index == asked.index);
 }
 
-/* Models of packages and libraries for symbolic shapes are not what a hook makes of one request. */
+/* Returns why a request is omitted: a hook does not compile models of packages, or libraries for symbolic shapes, from one
+ * request. */
 static const char *why_not(const aoticache_request *request)
 {
     const char *framework = aoticache_request_get_environment(request, "framework");
@@ -169,7 +171,7 @@ static const char *why_not(const aoticache_request *request)
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 
-/* An entry whose request a list cannot have becomes a line that says why. */
+/* Makes a line for an entry whose request cannot be in a list, with the reason. */
 static struct line left_out_line(const aoticache_entry *entry, const char *reason)
 {
     cleanup_free char *what = aoticache_cli_escape(entry->description);

@@ -1,6 +1,6 @@
 /*
- * aoticache warm and prefetch: compile a list of operators and shapes into the cache, or fetch them from the remotes, several
- * at a time.
+ * aoticache warm and prefetch: compile a list of operators and shapes into the cache, or fetch them from the remotes,
+ * several concurrently.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MOST_DEFAULT_JOBS 8 /* a compiler takes up to a gigabyte */
-#define DEFAULT_FETCHES 4   /* a remote has so many connections */
+#define DEFAULT_FETCHES 4   /* the number of connections of a remote */
 
 struct warm {
     aoticache_kernel_options kernel; /* of the hook */
@@ -62,9 +62,9 @@ static const aoticache_cli_option prefetch_options[] = {
     {0},
 };
 
-/* ---- what is needed for it ---- */
+/* ---- preparation ---- */
 
-/* done: what was not, where a line is wrong. */
+/* Reads the lists. done: what was not done if a line is wrong. */
 static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths, const char *done,
                       aoticache_warm_list *list)
 {
@@ -127,14 +127,14 @@ int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *path
     return result;
 }
 
-/* As for `run` and `compile`. */
+/* Creates the hook, as `run` and `compile` do. */
 static int create_hook(const aoticache_cli *cli, struct warm *warm)
 {
     warm->kernel.hook_options.workers = (uint32_t)warm->work.jobs;
     return aoticache_kernel_choose_hook(&warm->kernel, cli, &warm->work.hook);
 }
 
-/* Looking up creates no directory: where there is none, everything is missing. */
+/* Opens the cache. Looking up creates no directory: if there is none, everything is missing. */
 static int open_cache(const aoticache_cli *cli, struct warm *warm)
 {
     aoticache_error error = {.message = ""};
@@ -144,7 +144,7 @@ static int open_cache(const aoticache_cli *cli, struct warm *warm)
     return aoticache_cli_fail(cli, status, &error);
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 static const char *result_word(aoticache_warm_result result)
 {
@@ -193,7 +193,7 @@ static void print_json(const struct warm *warm)
     aoticache_cli_json_print(object);
 }
 
-/* A list again. */
+/* Prints the missing requests as a list. */
 static int print_missing(const aoticache_cli *cli, const aoticache_warm_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -250,7 +250,7 @@ static int print_results(const aoticache_cli *cli, struct warm *warm)
     return warm->counts[AOTICACHE_WARM_MISSING] > 0 ? AOTICACHE_CLI_EXIT_NOT_FOUND : AOTICACHE_CLI_EXIT_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole command ---- */
 
 static int warm_and_print(const aoticache_cli *cli, struct warm *warm)
 {

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/warm/work: gets the kernels of a list, several at a time.
+ * tools/aoticache/warm/work: gets the kernels of a list, several concurrently.
  *
- * Threads take requests one after the other; the main thread shows how far they are and tells failures as they come, so
- * that one thread alone writes to the terminal. Signals are the main thread's.
+ * Threads take requests one after the other; the main thread shows the progress and reports failures immediately, so that
+ * only one thread writes to the terminal. The main thread receives signals.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -21,7 +21,7 @@ struct work {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     size_t next, done;
-    const aoticache_warm_item **finished; /* in the order in which they came to their end */
+    const aoticache_warm_item **finished; /* in the order in which they finished */
     bool stop;
 };
 
@@ -131,7 +131,7 @@ static void *work_through_list(void *argument)
 
 /* ---- the main thread ---- */
 
-/* Where all is done, or nothing more is begun and what was begun is done. */
+/* Returns whether everything is done, or nothing more is started and everything started is done. */
 static bool is_over(const struct work *work)
 {
     return work->done == work->what->list->count || (work->stop && work->done == work->next);

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/why/difference: in what a request differs from one that is stored, property by property.
+ * tools/aoticache/why/difference: finds the differences between a request and a stored one, property by property.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -75,7 +75,7 @@ static char *strides_text(const aoticache_tensor_metadata *metadata)
     return aoticache_cli_text("%s%s", numbers, is_contiguous(metadata) ? " (contiguous)" : "");
 }
 
-/* Where sizes differ, contiguous strides differ with them: that is no difference of its own. */
+/* Compares sizes and strides. If sizes differ, contiguous strides differ with them: that is not a separate difference. */
 static void compare_shapes(const aoticache_tensor_metadata *asked, const aoticache_tensor_metadata *stored,
                            const char *place, aoticache_differences *differences)
 {
@@ -105,10 +105,10 @@ static bool same_device(aoticache_device a, aoticache_device b)
     return a.type == b.type && a.index == b.index;
 }
 
-/* What both sides of a comparison are made for; tensors on these devices do not differ by them. */
+/* The devices for which both sides were made; tensors on these devices do not differ by device. */
 struct comparison {
     aoticache_device asked_device, stored_device;
-    bool is_symbolic; /* the stored one has a guard for sizes and strides */
+    bool is_symbolic; /* the stored request has a guard for sizes and strides */
     aoticache_differences *differences;
 };
 
@@ -217,7 +217,7 @@ static void compare_lists(const struct comparison *comparison, const aoticache_a
     }
 }
 
-/* Either may be NULL. */
+/* Compares two arguments. Either may be NULL. */
 static void compare_arguments(const struct comparison *comparison, const aoticache_argument *asked,
                               const aoticache_argument *stored, const char *place)
 {
@@ -244,7 +244,7 @@ static const aoticache_argument *find_keyword(const aoticache_request *request, 
     return NULL;
 }
 
-/* What the other request has for this argument: at the same position, or by the same keyword. */
+/* Returns the other request's argument at the same position, or with the same keyword. */
 static const aoticache_argument *find_counterpart(const aoticache_request *other, const aoticache_argument *argument,
                                                   size_t position)
 {
@@ -257,7 +257,7 @@ static const aoticache_argument *find_counterpart(const aoticache_request *other
 static void compare_all(const struct comparison *comparison, const aoticache_request *asked,
                         const aoticache_request *stored)
 {
-    for (int pass = 0; pass < 2; pass++) { /* first all that are asked for, then those that only the stored one has */
+    for (int pass = 0; pass < 2; pass++) { /* first all arguments of the request, then the stored one's others */
         const aoticache_request *from = pass == 0 ? asked : stored, *to = pass == 0 ? stored : asked;
         for (size_t i = 0; i < aoticache_request_argument_count(from); i++) {
             const aoticache_argument *argument = aoticache_request_argument(from, i);
@@ -316,7 +316,7 @@ static void append_view(const aoticache_argument *argument, aoticache_tensor_vie
                                                    .dispatch_key_set = metadata->dispatch_key_set};
 }
 
-/* The tensors of a call as guards see them: those in lists one by one. By free(). */
+/* Makes the tensors of a call in the form for guards: those in lists one by one. The caller frees them with free(). */
 static aoticache_tensor_view *make_views(const aoticache_request *request, size_t *ret_count)
 {
     aoticache_tensor_view *views = NULL;
@@ -346,7 +346,7 @@ static void compare_guard(const aoticache_request *asked, const char *guard, aot
     aoticache_check_free(check);
 }
 
-/* Such a one is told already, and the guard would tell it again. */
+/* Returns whether a difference of a tensor was found already, which the guard would report again. */
 static bool has_tensor_difference(const aoticache_differences *differences)
 {
     for (size_t i = 0; i < differences->count; i++) {
@@ -357,7 +357,7 @@ static bool has_tensor_difference(const aoticache_differences *differences)
     return false;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole comparison ---- */
 
 void aoticache_requests_compare(const aoticache_request *asked, const aoticache_request *stored, const char *guard,
                                 bool environment, aoticache_differences *ret_differences)

@@ -1,5 +1,6 @@
 /*
- * tools/aoticache/why/remotes: what the remotes of the configuration have for a key that is not here. Nothing is fetched.
+ * tools/aoticache/why/remotes: finds what the configured remotes have for a key that is not in the cache. Nothing is
+ * fetched.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "builder-1, ci-2"; "" where nobody signed it. Lines are name:base64. */
+/* Returns "builder-1, ci-2"; "" if it is not signed. Lines are name:base64. */
 static char *names_of(const char *signatures)
 {
     char *names = aoticache_cli_text("%s", "");
@@ -81,7 +82,7 @@ void aoticache_remote_findings_print(const aoticache_cli *cli, const aoticache_r
 {
     for (size_t i = 0; i < findings->count; i++) {
         const aoticache_remote_finding *one = &findings->items[i];
-        /* Messages of failures name the remote themselves. */
+        /* Messages of failures contain the name of the remote. */
         const bool is_named = strstr(one->text, one->url) != NULL;
         aoticache_cli_print_field(cli, i == 0 ? "remote" : "", "%s%s%s", is_named ? "" : one->url, is_named ? "" : ": ",
                                   one->text);

@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/why/report: prints what `aoticache why` has found out, for people and as JSON.
+ * tools/aoticache/why/report: prints the results of `aoticache why`, as text and as JSON.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -37,7 +37,7 @@ static const char *reason_text(aoticache_why_reason reason)
     return texts[reason];
 }
 
-/* What an entry differs in. False where its request cannot be read. */
+/* Finds the differences of an entry. Returns false if its request cannot be read. */
 static bool read_differences(const aoticache_why *why, const aoticache_entry *entry,
                              aoticache_differences *ret_differences, aoticache_error *ret_error)
 {
@@ -213,7 +213,7 @@ static void print_differences(const aoticache_why *why, const aoticache_differen
     aoticache_cli_table_free(table);
 }
 
-/* What PyTorch stores has key sets, which the options of the command line do not say. */
+/* Entries stored by PyTorch have key sets, which the options of the command line do not give. */
 static bool lacks_key_sets(const aoticache_differences *differences)
 {
     for (size_t i = 0; i < differences->count; i++)

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/why/search: which entries of an operator differ least from a request, and which operators have names
- * like one.
+ * tools/aoticache/why/search: finds the entries of an operator that differ least from a request, and operators with similar
+ * names.
  *
- * Requests come from the index where this machine can run the entry (one pass, no file is read), otherwise from the
+ * Requests are read from the index if this machine can run the entry (one pass, no file is read), otherwise from the
  * manifest.
  */
 #include "base/cleanup.h"
@@ -30,7 +30,7 @@ static int compare_ids(const void *left, const void *right)
     return order != 0 ? order : memcmp(a->artifact.bytes, b->artifact.bytes, sizeof a->artifact.bytes);
 }
 
-/* Fewest differences first; of equal ones those that are used most, then the newest. */
+/* Sorts by the number of differences; among equal ones the most used first, then the newest. */
 static int compare_nearness(const void *left, const void *right)
 {
     const aoticache_candidate *a = left, *b = right;
@@ -53,7 +53,7 @@ static void compare_candidate(const struct search *search, aoticache_candidate *
     aoticache_differences_free(&differences);
 }
 
-/* All candidates of this artifact: they answer the same request. */
+/* Compares all candidates of this artifact: they have the same request. */
 static bool compare_stored(void *user, const aoticache_stored *stored)
 {
     struct search *search = user;
@@ -62,7 +62,7 @@ static bool compare_stored(void *user, const aoticache_stored *stored)
     aoticache_candidate probe = {.entry = &wanted};
     aoticache_candidate *found =
         bsearch(&probe, candidates->items, candidates->count, sizeof *candidates->items, compare_ids);
-    if (found == NULL) /* it came after the list was made */
+    if (found == NULL) /* it was added after the list was made */
         return true;
     while (found > candidates->items && compare_ids(found - 1, &probe) == 0)
         found--;
@@ -72,7 +72,7 @@ static bool compare_stored(void *user, const aoticache_stored *stored)
     return true;
 }
 
-/* What the index did not show: this machine cannot run it. */
+/* Compares candidates that the index did not list, because this machine cannot run them. */
 static void compare_rest(const struct search *search)
 {
     for (size_t i = 0; i < search->candidates->count; i++) {
@@ -130,7 +130,7 @@ struct operators {
     uint64_t entries;
 };
 
-/* Entries come sorted by operator. */
+/* Adds an operator; entries are sorted by operator. */
 static bool add_operator(void *user, const aoticache_entry *entry)
 {
     struct operators *operators = user;
@@ -151,7 +151,7 @@ static void move_operator(struct operators *operators, size_t at, aoticache_near
     operators->items[at] = operators->items[--operators->count];
 }
 
-/* The nearest first. */
+/* Returns the nearest operators, the nearest first. */
 static size_t choose_nearest(struct operators *operators, const char *op, aoticache_near_operator *ret_operators,
                              size_t limit)
 {

@@ -1,7 +1,7 @@
 /*
- * aoticache why: explains a hit or a miss: which entries are nearest to what is asked for, and exactly what differs.
+ * aoticache why: explains a hit or a miss: the entries nearest to the request, and exactly what differs.
  *
- * Changes nothing: the lookup goes through a cache that is open for reading, so that no statistics count it.
+ * It changes nothing: the lookup uses a cache opened for reading, so statistics do not count it.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -28,9 +28,9 @@ static const aoticache_cli_option why_options[] = {
     {0},
 };
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
-/* "aten::abs(float32[3]) on cpu", as logs and `ls` print it, or a line of a list. */
+/* Parses "aten::abs(float32[3]) on cpu", as logs and `ls` print it, or a line of a list. */
 static int make_request_of_line(const aoticache_cli *cli, const aoticache_kernel_options *kernel,
                                 aoticache_request **ret_request)
 {
@@ -52,7 +52,7 @@ static int make_request(const aoticache_cli *cli, struct question *question, aot
     return aoticache_kernel_make_request(&question->kernel, cli, &why->asked);
 }
 
-/* Without a compiler there is still much to compare. */
+/* Sets the environment; without a compiler there is still much to compare. */
 static int set_environment(const aoticache_cli *cli, struct question *question, aoticache_why *why)
 {
     bool is_any = strcmp(question->kernel.hook, "auto") == 0;
@@ -74,7 +74,7 @@ static int set_environment(const aoticache_cli *cli, struct question *question, 
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* ---- what there is ---- */
+/* ---- the contents of the cache ---- */
 
 typedef struct failure_search {
     aoticache_why *why;
@@ -96,7 +96,7 @@ static bool copy_failure(void *user, const aoticache_failure *failure)
     return false;
 }
 
-/* Differs in nothing but, perhaps, what this CPU can run. */
+/* Returns whether it differs at most in what this CPU can run. */
 static bool is_the_kernel(const aoticache_why *why, const aoticache_candidate *candidate)
 {
     if (candidate->difference_count == SIZE_MAX)
@@ -104,7 +104,7 @@ static bool is_the_kernel(const aoticache_why *why, const aoticache_candidate *c
     return candidate->difference_count - !candidate->fits == 0;
 }
 
-/* OK, NOT_FOUND if the files cannot be used: *ret_damage says why. */
+/* Returns OK, or NOT_FOUND if the files cannot be used: *ret_damage has the reason. */
 static aoticache_status try_lookup(const aoticache_why *why, const aoticache_entry *entry, char **ret_damage)
 {
     aoticache_cache_options options = aoticache_cli_cache_options(why->cli);
@@ -124,7 +124,8 @@ static aoticache_status try_lookup(const aoticache_why *why, const aoticache_ent
     return status;
 }
 
-/* Among entries that are the kernel: one that can be used, otherwise one that this CPU cannot run, otherwise a damaged one. */
+/* Finds among entries that are the kernel: one that can be used, otherwise one that this CPU cannot run, otherwise a damaged
+ * one. */
 static bool find_kernel(aoticache_why *why)
 {
     const aoticache_entry *unfit = NULL, *damaged = NULL;
@@ -150,7 +151,7 @@ static bool find_kernel(aoticache_why *why)
     return why->answer != NULL;
 }
 
-/* Returns whether the nearest entry is another in its environment alone. */
+/* Returns whether the nearest entry differs only in its environment. */
 static bool differs_in_environment_only(const aoticache_why *why)
 {
     aoticache_request *stored = NULL;
@@ -209,7 +210,7 @@ static int explain_miss(aoticache_cli *cli, struct question *question, aoticache
         result = set_environment(cli, question, why);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, false, &why->cache);
-    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored yet */
+    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored anything yet */
         result = AOTICACHE_CLI_EXIT_NOT_FOUND;
     const bool has_no_cache = result == AOTICACHE_CLI_EXIT_NOT_FOUND;
     if (result == AOTICACHE_CLI_EXIT_OK)
