@@ -126,10 +126,10 @@ typedef struct aoticache_load_options {
     /*
      * Always load from a private copy in memory. Without this, a library in a process with PyTorch is loaded from the
      * file itself, so that processes share its pages. But PyTorch's libraries have unique symbols (STB_GNU_UNIQUE): the
-     * dynamic linker never unloads such a library, and all libraries share the variables behind these symbols. In a
-     * copy they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That
-     * unref also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise
-     * due when threads end; and it unmaps files that the library has mapped and not unmapped.
+     * dynamic linker never unloads such a library, and all libraries share the variables with these symbols. In a copy
+     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That unref
+     * also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise due
+     * when threads end; and it unmaps files that the library has mapped and not unmapped.
      */
     bool private_copy;
     /*

@@ -4,7 +4,7 @@
  * It works as crash.c does for the other operations: a first run counts the calls that pass the syscall hooks, SQLite's
  * included; then for every one of them a child is killed right before it. Afterwards nothing in the target is damaged,
  * missing or foreign, what was reported as stored is found, every entry that is found has its signature, the same
- * operation succeeds when repeated, and a collection leaves nothing behind. CRASH_STRIDE: only every n-th call, default
+ * operation succeeds when repeated, and a collection leaves no leftovers. CRASH_STRIDE: only every n-th call, default
  * 3; 1 for all of them.
  */
 #include <errno.h>

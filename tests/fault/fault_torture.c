@@ -218,7 +218,7 @@ static void act(aoticache_cache **cache, enum action action)
 
 static _Noreturn void work(unsigned seed)
 {
-    /* frequent actions; the others are done equally often */
+    /* the actions that are more frequent than the others */
     static const enum action often[] = {ACTION_put, ACTION_keep, ACTION_look_up, ACTION_look_up, ACTION_compile};
     random_state = seed;
     trial_reopen_archive(); /* its own file position */

@@ -16,7 +16,7 @@
 #include "cache/remote/internal.h"
 #include "tests/helpers/cache_process.h"
 
-#define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* the size of an "endless" response if it is not stopped: the test must end */
+#define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* "endless" responses end here: the test must end */
 
 #define MUTANT_KIND_LIST(X)                                        \
     X(FLIP, "bits flipped")                                        \

@@ -5,8 +5,8 @@
  * Keys are of three kinds: stable ones are never removed, volatile ones are, and held ones are stable ones whose artifacts
  * the parent holds all the time. In the first half collections have no limits, so a stable entry that was ever stored
  * must be found by every process; in the second half they remove what they can, and only held ones must be found. No
- * byte may ever be wrong, two compiles of one key may never run concurrently, and a collection at the end leaves
- * nothing behind.
+ * byte may ever be wrong, two compiles of one key may never run concurrently, and a collection at the end leaves no
+ * leftovers.
  */
 #include <dirent.h>
 #include <errno.h>

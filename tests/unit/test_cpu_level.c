@@ -26,7 +26,7 @@ static void begin(void)
 
 TestSuite(cpu_level, .init = begin, .fini = fixture_end);
 
-/* Makes this process believe that its machine has the level and nothing else. */
+/* Makes this process act as if its machine had the level and nothing else. */
 static void become_lesser_machine(void)
 {
     *(aoticache_cpu_features *)(uintptr_t)aoticache_cpu_features_get() = level;

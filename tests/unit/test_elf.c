@@ -1,5 +1,5 @@
 /*
- * What is read from a kernel library's file without loading it, and that no damaged file does harm.
+ * Reading a kernel library's file without loading it, and that no damaged file does harm.
  */
 #include "loader_fixture.h"
 

@@ -1,5 +1,5 @@
 /*
- * What is refused, with which message; and damaged libraries, which must be refused or do no harm.
+ * Refused libraries, with the messages; and damaged libraries, which must be refused or do no harm.
  */
 #include "emulator.h"
 #include "loader_fixture.h"

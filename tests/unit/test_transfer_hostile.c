@@ -374,8 +374,9 @@ static char *manifest_with_side_file(const char *library, const char *side)
     return text;
 }
 
-/* As one of its files a manifest would come into the store though its entry was passed over, and an index that is built
- * anew would take it from there. */
+/* As a file of an artifact a manifest would get into the store although its entry was skipped, and a rebuilt index
+ * would
+ *  * read it from there. */
 Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
 {
     char *inner = manifest_with_side_file("inner", "{}");
