@@ -271,8 +271,7 @@ static unsigned statuses_of(const struct injection *injection)
                    (strcmp(injection->call, "stat64") == 0 ? TRIAL_MAY_BE(DENIED) : 0) |
                    /* SQLite treats a file that cannot be read as damaged (SQLITE_IOERR_CORRUPTFS) */
                    (strcmp(injection->call, "pread") == 0 ? TRIAL_MAY_BE(CORRUPT) : 0);
-        if (strcmp(injection->call, "stat64") ==
-            0) /* SQLite assumes that its file was moved, and only reads it */
+        if (strcmp(injection->call, "stat64") == 0) /* SQLite assumes that its file was moved, and only reads it */
             return ok | io | TRIAL_MAY_BE(DENIED);
         return ok | io;
     case ENOLCK:
@@ -568,7 +567,5 @@ int trial_main(int argc, char **argv, const struct operation *operations, size_t
             failed += try_operation(&operations[i], stride);
     remove_folder(root);
     fflush(stdout);
-    _exit(failed == 0
-              ? 0
-              : 1); /* leaks are searched in the cases: libzip keeps a block of the warm-up here */
+    _exit(failed == 0 ? 0 : 1); /* leaks are searched in the cases: libzip keeps a block of the warm-up here */
 }

@@ -14,7 +14,7 @@
 #include "tests/fault/inject.h"
 
 #define TRIAL_STORED \
-    4 /* initial entries: two files for even numbers, one for odd ones; is_record(): 3 */
+    4 /* entries that a cache has initially: two files for even numbers, one file for odd ones; is_record(): number 3 */
 #define TRIAL_NEW_KEY 10 /* the first unused number; the next one is a record, too */
 
 typedef aoticache_status (*trial_perform_fn)(aoticache_cache *cache, aoticache_error *ret_error);

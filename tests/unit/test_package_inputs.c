@@ -70,5 +70,5 @@ Test(package_inputs, what_is_not_understood_says_nothing)
 {
     expect("int main() {}\n", NULL);
     expect("    ConstantHandle a = ConstantHandle(input_handles[0]);\n" REST, NULL); /* no dtype */
-    expect(INPUT(0, "a", "") REST SHAPE("a", "{s0*s1}", "{1L}"), NULL); /* a symbol that is never alone */
+    expect(INPUT(0, "a", "") REST SHAPE("a", "{s0*s1}", "{1L}"), NULL);              /* a symbol that is never alone */
 }
