@@ -13,7 +13,7 @@
  * copy. No symbol of a library becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
- * run in many threads at once.
+ * run in many threads concurrently.
  *
  * Fork: a child may use what the parent loaded, and load more. A fork waits for loads and unloads of other threads.
  *
@@ -62,7 +62,7 @@ AOTICACHE_API aoticache_status aoticache_torch_get(const aoticache_torch **ret_t
 AOTICACHE_API aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
                                                           const int64_t *strides, AtenTensorHandle *ret_tensor,
                                                           aoticache_error *ret_error);
-/* NULL is allowed. */
+/* Frees the handle of a tensor. NULL is allowed. */
 AOTICACHE_API void aoticache_tensor_free(AtenTensorHandle tensor);
 
 /* Describes a tensor (base/tensor_view.h); pointers are borrowed from the tensor. */
@@ -74,7 +74,8 @@ AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor
 typedef struct aoticache_library aoticache_library;
 
 /*
- * What a library needs and offers, read from the file without loading it (ELF). All strings belong to the description.
+ * The names that a library needs and offers, read from the file without loading it (ELF). All strings belong to the
+ * description.
  */
 typedef struct aoticache_library_description {
     size_t needed_count; /* DT_NEEDED */
@@ -164,7 +165,7 @@ static inline aoticache_load_options aoticache_load_options_init()
 #define AOTICACHE_LOAD_OPTIONS_INIT {.size = sizeof(aoticache_load_options), .copy = -1}
 #endif
 
-/* As aoticache_library_load_fd(); options may be NULL. */
+/* Loads as aoticache_library_load_fd() does; options may be NULL. */
 AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char *name,
                                                               const aoticache_load_options *options,
                                                               aoticache_library **ret_library,
@@ -177,7 +178,7 @@ AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_
  */
 AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 
-/* What made a library, as far as its file shows. */
+/* The producer of a library, as far as its file shows. */
 typedef enum aoticache_library_maker {
     AOTICACHE_MAKER_UNKNOWN = 0,
     AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */

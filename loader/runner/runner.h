@@ -18,9 +18,9 @@
  * single-threaded run begins while anybody is registered, so such a run never overlaps with anything.
  *
  * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_lock.h
- * lists them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold,
- * swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees
- * every change that ended before it began. Work on the inactive buffer proceeds in parallel with runs in the pool.
+ * lists them). Up to num_models runs are inside the library concurrently. A change of the active buffer (update, blob,
+ * fold, swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it
+ * sees every change that ended before it began. Work on the inactive buffer proceeds in parallel with runs in the pool.
  * Changes and listings happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most;
  * nobody starves. Without contention this costs one atomic exchange, two loads and one store.
  *
@@ -43,9 +43,9 @@ typedef struct aoticache_runner aoticache_runner;
 
 typedef struct aoticache_runner_options {
     size_t size;
-    const char *device;                     /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
-    size_t num_models;                      /* how many threads can run at once (others wait); 0: 1; 4096 at most */
-    const char *directory;                  /* where side files (cubins) are; NULL: none */
+    const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or the device of a registered backend */
+    size_t num_models;     /* number of threads that can run concurrently (others wait); 0: 1; 4096 at most */
+    const char *directory; /* of side files (cubins); NULL: none */
     AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed as long as the runner */
     bool pool_only;                         /* never take the fast path */
 } aoticache_runner_options;

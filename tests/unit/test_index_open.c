@@ -597,8 +597,8 @@ Test(index_open, wal_index_on_a_shared_file_system_goes_back_to_a_rollback_journ
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index *other = fixture_must_open();
-    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
-    aoticache_index_journal_leave_wal(index);                        /* what open does there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* as statfs reports there */
+    aoticache_index_journal_leave_wal(index);                        /* as open does there */
     cr_assert_str_eq(aoticache_index_journal_mode(index), "wal", "in use by another connection");
     cr_assert_not_null(strstr(fixture_log_last, "in use"), "%s", fixture_log_last);
     aoticache_index_close(other);
@@ -615,7 +615,7 @@ Test(index_open, new_index_on_a_shared_file_system_has_a_rollback_journal)
     aoticache_index *index = fixture_must_open();
     char mode[16];
     cr_assert_eq(aoticache_index_journal_pragma(index, "DELETE", mode), SQLITE_OK);
-    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* as statfs reports there */
     cr_assert_eq(aoticache_index_journal_choose(index, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_index_journal_mode(index), "delete");
     cr_assert_eq(fixture_log_lines, 1);

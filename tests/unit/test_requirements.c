@@ -69,7 +69,7 @@ static aoticache_product make_product(const aoticache_file *file, aoticache_cpu_
     return product;
 }
 
-/* The request is the C hook's, but its entry is for another CPU. */
+/* The request is that of the C hook, but its entry is for another CPU. */
 Test(requirements, entry_for_another_cpu_is_refused_before_it_is_opened)
 {
     const char *name;
