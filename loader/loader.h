@@ -8,8 +8,8 @@
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch, it
  * gets that libtorch. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a
  * sealed copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own.
- * A process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
- * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
+ * A process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its
+ * own libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
  * copy. No symbol of a library becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may

@@ -91,8 +91,7 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  *
  * inputs:  borrowed; the library gets new handles of them.
  * outputs: num_outputs elements. On OK the caller frees the tensors, and NULL stands for a result that is None; on
- *          failure
- *                   nothing is written.
+ *          failure nothing is written.
  *
  * Allocates no memory of its own if there are at most 32 inputs and outputs together.
  *
@@ -159,8 +158,8 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* update the inactive buffer: visible after a swap */
-    bool partial;      /* not every constant has to be named. Without this, only those may be left out that PyTorch's
-                        * libraries allow to be: a model's buffers, constants that tracing made, empty parameters */
+    bool partial;      /* not every constant has to be named. Without this, only those may be left out that are
+                        * optional in PyTorch's libraries: a model's buffers, constants that tracing made, empty parameters */
     bool user_managed; /* do not copy: the tensors' own memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */

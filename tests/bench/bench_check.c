@@ -190,7 +190,7 @@ int main(void)
 {
     static double ours[ROUNDS], plain[ROUNDS], guards[3][KINDS];
     /* The plain comparison compares with one fixed tensor: no masks, no ranges, no products, no contiguity. These may
-              double the time if all sizes are given, and quadruple it if they are symbols. */
+       double the time if all sizes are given, and quadruple it if they are symbols. */
     static const double targets[KINDS] = {2.0, 4.0};
     make_views(views, numbers[0]);
     make_views(wanted, numbers[1]);

@@ -131,8 +131,10 @@ static inline void fail_unsound(const char *when, const aoticache_verify_report 
     fail(when, detail);
 }
 
-/* Checks what must be true even after a kill, which may leave unreferenced objects and manifests without an entry.
- *  * Prints each error. */
+/*
+ * Checks what must be true even after a kill, which may leave unreferenced objects and manifests without an entry.
+ * Prints each error.
+ */
 static inline aoticache_verify_report verify(aoticache_cache *cache, const char *when)
 {
     aoticache_verify_report report;

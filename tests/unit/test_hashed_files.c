@@ -366,9 +366,10 @@ static void reopen(bool hash_always)
     cache = open_with(false, hash_always);
 }
 
-/* The object that a test changes: in an artifact that is one object, in one whose only file is a separate object, and
- * in
- *  * one with a small side file. */
+/*
+ * The object that a test changes: in an artifact that is one object, in one whose only file is a separate object, and
+ * in one with a small side file.
+ */
 enum part { MANIFEST_AND_LIBRARY, ONLY_LIBRARY, LIBRARY, SIDE_FILE, PARTS };
 
 /* Puts a small artifact. The caller frees the request. */

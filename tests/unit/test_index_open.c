@@ -238,9 +238,10 @@ Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
     aoticache_index_close(index);
 }
 
-/* Migrates from version 1 to 2; then adds two entries that share a library, one of them used after it was made, a third
- * with the
- *  * artifact of the second, and two more objects: one that several artifacts name, one that none does. */
+/*
+ * Migrates from version 1 to 2; then adds two entries that share a library, one of them used after it was made, a third
+ * with the artifact of the second, and two more objects: one that several artifacts name, one that none does.
+ */
 #define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
 #define OLD_ENTRY(key, id, artifact, files, created)                                                            \
     "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31            \

@@ -374,9 +374,10 @@ static char *manifest_with_side_file(const char *library, const char *side)
     return text;
 }
 
-/* As a file of an artifact a manifest would get into the store although its entry was skipped, and a rebuilt index
- * would
- *  * read it from there. */
+/*
+ * As a file of an artifact a manifest would get into the store although its entry was skipped, and a rebuilt index
+ * would read it from there.
+ */
 Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
 {
     char *inner = manifest_with_side_file("inner", "{}");
