@@ -1,12 +1,14 @@
 /*
  * loader/dlopen_fd: loads the file that a descriptor is open on.
- *  A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc
- *  looks for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers
- *  of descriptors are reused: the second library loaded as number 5 would be taken for the first one. So every load
- *  spells the path in a way that this process has not used yet. "//" and "/./" mean nothing to the kernel but make a
- *  different name for glibc: the digits of a counter are encoded in them, one bit each.
- *  If /proc is not mounted (a minimal chroot) a descriptor has no name. Then its bytes are copied to a file in a new
- *  directory that only this user can enter, and that is removed once the file is loaded.
+ *
+ * A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc looks
+ * for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers of
+ * descriptors are reused: the second library loaded as number 5 would be taken for the first one. So every load spells
+ * the path in a way that this process has not used yet. "//" and "/./" mean nothing to the kernel but make a different
+ * name for glibc: a counter is encoded in them, one bit each.
+ *
+ * If /proc is not mounted (a minimal chroot) a descriptor has no name. Then its bytes are copied to a file in a new
+ * directory that only this user can enter, and that is removed once the file is loaded.
  */
 #include "loader/dlopen_fd.h"
 

@@ -334,8 +334,8 @@ static bool finds_original(const loading *load)
 }
 
 /*
- * If a copy will be loaded, makes the image that it is made of, hashes it, and reads everything again from there: what
- * was read from the file before may not be what was hashed.
+ * If a copy will be loaded, makes the image for it, hashes it, and reads all tables again from the image: those read
+ * from the file earlier may differ from the hashed bytes.
  */
 static aoticache_status make_image(loading *load, aoticache_error *ret_error)
 {

@@ -8,12 +8,12 @@
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch, it
  * gets that libtorch. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a
  * sealed copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own.
- * A process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
- * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
+ * A process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its
+ * own libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
  * copy. No symbol of a library becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
- * run in many threads at once.
+ * run in many threads concurrently.
  *
  * Fork: a child may use what the parent loaded, and load more. A fork waits for loads and unloads of other threads.
  *
@@ -62,7 +62,7 @@ AOTICACHE_API aoticache_status aoticache_torch_get(const aoticache_torch **ret_t
 AOTICACHE_API aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
                                                           const int64_t *strides, AtenTensorHandle *ret_tensor,
                                                           aoticache_error *ret_error);
-/* NULL is allowed. */
+/* Frees the handle of a tensor. NULL is allowed. */
 AOTICACHE_API void aoticache_tensor_free(AtenTensorHandle tensor);
 
 /* Describes a tensor (base/tensor_view.h); pointers are borrowed from the tensor. */
@@ -74,7 +74,8 @@ AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor
 typedef struct aoticache_library aoticache_library;
 
 /*
- * What a library needs and offers, read from the file without loading it (ELF). All strings belong to the description.
+ * The names that a library needs and offers, read from the file without loading it (ELF). All strings belong to the
+ * description.
  */
 typedef struct aoticache_library_description {
     size_t needed_count; /* DT_NEEDED */
@@ -104,10 +105,10 @@ typedef struct aoticache_load_options {
     /*
      * Always load from a private copy in memory. Without this, a library in a process with PyTorch is loaded from the
      * file itself, so that processes share its pages. But PyTorch's libraries have unique symbols (STB_GNU_UNIQUE): the
-     * dynamic linker never unloads such a library, and all libraries share the variables behind these symbols. In a
-     * copy they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That
-     * unref also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise
-     * due when threads end; and it unmaps files that the library has mapped and not unmapped.
+     * dynamic linker never unloads such a library, and all libraries share the variables with these symbols. In a copy
+     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That unref
+     * also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise due
+     * when threads end; and it unmaps files that the library has mapped and not unmapped.
      */
     bool private_copy;
     /*
@@ -173,7 +174,7 @@ AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_
  */
 AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 
-/* What made a library, as far as its file shows. */
+/* The producer of a library, as far as its file shows. */
 typedef enum aoticache_library_maker {
     AOTICACHE_MAKER_UNKNOWN = 0,
     AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */

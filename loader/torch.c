@@ -2,8 +2,8 @@
  * loader/torch: decides, once per process, where the aoti_torch_* functions come from, and binds the ones that the host
  * uses.
  *
- * There is no lock: the first thread publishes its provider with one compare-and-swap, the others drop theirs. So a
- * child after a fork never finds a lock taken. A failure is not remembered: the shim may be installed later.
+ * Without a lock, the first thread publishes its provider with one compare-and-swap, the others drop theirs. So a child
+ * after a fork never finds a lock taken. A failure is not remembered: the shim may be installed later.
  */
 #include "base/arguments.h"
 #include "loader/torch.h"

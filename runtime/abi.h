@@ -3,7 +3,7 @@
  *
  * Exported by a library: the AOTInductor interface (torch/csrc/inductor/aoti_runtime/interface.h, PyTorch 2.13; 2.6 has
  * the functions of the BASE list). Imported from the process: the aoti_torch_* functions
- * (torch/csrc/inductor/aoti_torch/c/shim.h). Names, types and meanings are PyTorch's; the texts of comments are not.
+ * (torch/csrc/inductor/aoti_torch/c/shim.h). Names, types and meanings come from PyTorch, the texts of comments do not.
  *
  * Users include <aoticache.h>.
  */

@@ -224,7 +224,7 @@ static inline aoticache_buffer *aoticache_container_inactive(aoticache_container
  */
 AOTIRuntimeError aoticache_container_create(const aoticache_kernel *kernel, size_t num_models, const char *device,
                                             const char *directory, bool load, aoticache_container **ret_container);
-/* NULL is allowed. */
+/* Frees the container. NULL is allowed. */
 void aoticache_container_free(aoticache_container *container);
 
 /*

@@ -28,7 +28,7 @@ typedef struct update_plan {
     aoticache_buffer *target;
     unsigned flags;
     bool take;
-    bool in_blob;            /* a source lies in the target's blob */
+    bool in_blob;            /* a source is in the target's blob */
     planned_change *changes; /* num_constants */
 } update_plan;
 

@@ -12,7 +12,7 @@ enum {
     OPEN_USES = 1,  /* follows from other sizes */
     OPEN_BINDS = 2, /* any value of a range */
     OPEN_FREE = 3,
-    /* This is more than the sizes or strides of any tensor can come to. */
+    /* This is more than the sum for the sizes or strides of any tensor. */
     OPEN_ALL = OPEN_FREE * AOTICACHE_CHECK_MAX_NDIM + 1,
 };
 

@@ -1,6 +1,6 @@
 /*
  * loader/check/explain: why tensors do not pass, as text. Walks the patterns, not through the compiled form, in
- * the order of tensors: facts, sizes, strides; what depends on symbols that only later tensors give comes at the end.
+ * the order of tensors: facts, sizes, strides; properties that depend on symbols from later tensors come last.
  */
 #include "loader/check/internal.h"
 

@@ -1,5 +1,5 @@
 /*
- * loader/check: what a compiled check consists of.
+ * loader/check: the parts of a compiled check.
  *
  * Private to loader/check/. Everything is in one block of memory: first what aoticache_check_passes() reads (tensors
  * with packed facts and masks, runs of exact numbers, operations on single sizes and strides), then the normalised
@@ -12,7 +12,7 @@
 
 #define AOTICACHE_CHECK_MAX_NDIM 64
 
-/* What one size or stride does in a check. */
+/* The role of one size or stride in a check. */
 enum check_role {
     CHECK_ROLE_FREE,
     CHECK_ROLE_CONSTANT,

@@ -140,8 +140,8 @@ static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, mapping) mappings = LIST_HEAD_INITIALIZER(mappings);
 
 /*
- * Maps and records. If there is no memory for the record, the mapping stays after unloading, as in a library that is
- * not a copy.
+ * Maps and records. Without memory for the record, the mapping stays after unloading, as in a library that is not a
+ * copy.
  */
 __attribute__((noinline)) void *aoticache_own_mappings_map(void *address, size_t bytes, int protection, int flags,
                                                            int fd, off_t offset)

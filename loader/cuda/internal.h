@@ -30,7 +30,7 @@ typedef struct aoticache_cuda_facts aoticache_cuda_facts;
  */
 aoticache_status aoticache_cuda_facts_read(int fd, const aoticache_name_list *needed, aoticache_cuda_facts **ret_facts,
                                            aoticache_error *ret_error);
-/* NULL is allowed. */
+/* Frees the facts. NULL is allowed. */
 void aoticache_cuda_facts_free(aoticache_cuda_facts *facts);
 
 /*

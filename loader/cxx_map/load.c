@@ -45,7 +45,7 @@ static aoticache_status load_library(aoticache_cxx_map_functions *ret_functions,
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
                                    "this library takes its constants as a C++ map alone, which needs a file: %s",
                                    detail.message);
-    /* Maps that it made may be alive when the last kernel library goes, so it is never unloaded. */
+    /* Maps that it made may be alive when the last kernel library is unloaded, so it is never unloaded. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         const char *message = dlerror();

@@ -91,7 +91,7 @@ typedef struct aoticache_name_list {
 bool aoticache_name_list_add(aoticache_name_list *list, const char *name);
 void aoticache_name_list_free(aoticache_name_list *list);
 
-/* What fits into an error message next to its other words. */
+/* Bytes that fit into an error message next to its other text. */
 #define AOTICACHE_NAME_LIST_TEXT_BYTES 640
 
 /* Writes "a, b, c", or "a, b and 7 more" if not all fit. */
@@ -99,7 +99,7 @@ void aoticache_name_list_format(const aoticache_name_list *list, char ret_text[A
 
 /* ---- what a library needs and offers ---- */
 
-/* What a DT_NEEDED name means to the loader. */
+/* The meaning of a DT_NEEDED name to the loader. */
 typedef enum aoticache_needed_kind {
     AOTICACHE_NEEDED_SYSTEM,     /* not part of PyTorch: left alone */
     AOTICACHE_NEEDED_TORCH_CPU,  /* libtorch_cpu.so, with or without a version: has the aoti_torch_* functions */

@@ -63,8 +63,8 @@ static aoticache_status check_segments(const aoticache_elf *elf, aoticache_error
 }
 
 /*
- * Returns whether one segment with these permissions has the whole range in memory. (What is not in the file is zero in
- * memory.)
+ * Returns whether one segment with these permissions has the whole range in memory. (Bytes that are not in the file are
+ * zero in memory.)
  */
 static bool in_segment(const aoticache_elf *elf, uint64_t first, uint64_t bytes, uint32_t flags)
 {

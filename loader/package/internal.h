@@ -28,7 +28,7 @@ typedef struct aoticache_archive_entry {
 /* fd: borrowed as long as the archive is open. Returns: OK, INVALID, UNSUPPORTED (no libzip), IO, NO_MEMORY. */
 aoticache_status aoticache_archive_open(int fd, const char *name, aoticache_archive **ret_archive,
                                         aoticache_error *ret_error);
-/* NULL is allowed. */
+/* Closes the archive. NULL is allowed. */
 void aoticache_archive_close(aoticache_archive *archive);
 uint64_t aoticache_archive_entry_count(const aoticache_archive *archive);
 /* Returns the size of the whole file. */
@@ -38,7 +38,8 @@ const char *aoticache_archive_name(const aoticache_archive *archive);
 aoticache_status aoticache_archive_read_entry(aoticache_archive *archive, uint64_t position,
                                               aoticache_archive_entry *ret_entry, aoticache_error *ret_error);
 /*
- * Hands an entry's contents to `take`, piece by piece; exactly `bytes` must come out, with the right checksum.
+ * Passes an entry's contents to `take`, piece by piece; the contents must have exactly `bytes`, with the right
+ * checksum.
  * Returns: OK, CORRUPT, UNSUPPORTED, IO, NO_MEMORY, and any error that take returned.
  */
 typedef aoticache_status (*aoticache_archive_take_fn)(void *user, const void *piece, size_t size,

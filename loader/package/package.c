@@ -358,7 +358,7 @@ static aoticache_status read_metadata_part(aoticache_package *package, struct mo
     aoticache_status status = check_metadata(package, model, found->name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    cleanup_free char *bytes = malloc(found->bytes + 1); /* unpack() passes on no more than found->bytes */
+    cleanup_free char *bytes = malloc(found->bytes + 1); /* unpack() delivers no more than found->bytes */
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};

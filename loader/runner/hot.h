@@ -18,7 +18,7 @@ typedef struct aoticache_runner_hot {
     aoticache_kernel_run_fn run_plain; /* plain->run */
     uint32_t num_inputs, num_outputs;
     AOTIProxyExecutorHandle proxy_executor;
-    const void *code; /* where the code of a run begins */
+    const void *code; /* the address of the code of a run */
 } aoticache_runner_hot;
 
 static inline const aoticache_runner_hot *aoticache_runner_hot_of(const aoticache_runner *runner)
@@ -33,8 +33,8 @@ extern _Atomic(const aoticache_kernel_host *) aoticache_runner_host;
 void aoticache_runner_set_host(const aoticache_kernel_host *host);
 
 /*
- * Makes runs fail with INVALID, and the reason, if their inputs do not pass the check. (Code reads its inputs as what it was
- * compiled for, and beyond their end if they are smaller.) To be called before the first run.
+ * Makes runs fail with INVALID, and the reason, if their inputs do not pass the check. (Code assumes the inputs that it
+ * was compiled for, and reads beyond their end if they are smaller.) To be called before the first run.
  *
  * check: the runner frees it. names: the inputs' names, for messages, in one block that the runner frees with free();
  * may be NULL.

@@ -250,7 +250,7 @@ static __attribute__((noinline)) aoticache_status run_borrowing_many(aoticache_r
                           : fail_no_memory(needed, ret_error);
 }
 
-/* Runs on handles of its own. The caller has checked the arrays and counts. */
+/* Runs on new handles. The caller has checked the arrays and counts. */
 static inline aoticache_status run_borrowing(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
                                              AtenTensorHandle *outputs, aoticache_error *ret_error)
 {

@@ -124,7 +124,7 @@ static void find_plain_kernel(aoticache_runner *runner, const aoticache_runner_o
     aoticache_runner_prepare_host(runner->torch);
 }
 
-/* Allocates what the runner itself keeps about constants. */
+/* Allocates the runner's own data about constants. */
 static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_error *ret_error)
 {
     size_t count = runner->num_constants;

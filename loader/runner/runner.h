@@ -18,9 +18,9 @@
  * single-threaded run begins while anybody is registered, so such a run never overlaps with anything.
  *
  * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_lock.h
- * lists them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold,
- * swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees
- * every change that ended before it began. Work on the inactive buffer proceeds in parallel with runs in the pool.
+ * lists them). Up to num_models runs are inside the library concurrently. A change of the active buffer (update, blob,
+ * fold, swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it
+ * sees every change that ended before it began. Work on the inactive buffer proceeds in parallel with runs in the pool.
  * Changes and listings happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most;
  * nobody starves. Without contention this costs one atomic exchange, two loads and one store.
  *
@@ -43,9 +43,9 @@ typedef struct aoticache_runner aoticache_runner;
 
 typedef struct aoticache_runner_options {
     size_t size;
-    const char *device;                     /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
-    size_t num_models;                      /* how many threads can run at once (others wait); 0: 1; 4096 at most */
-    const char *directory;                  /* where side files (cubins) are; NULL: none */
+    const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or the device of a registered backend */
+    size_t num_models;     /* number of threads that can run concurrently (others wait); 0: 1; 4096 at most */
+    const char *directory; /* of side files (cubins); NULL: none */
     AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed as long as the runner */
     bool pool_only;                         /* never take the fast path */
 } aoticache_runner_options;
@@ -91,8 +91,7 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  *
  * inputs:  borrowed; the library gets new handles of them.
  * outputs: num_outputs elements. On OK the caller frees the tensors, and NULL stands for a result that is None; on
- *          failure
- *                   nothing is written.
+ *          failure nothing is written.
  *
  * Allocates no memory of its own if there are at most 32 inputs and outputs together.
  *
@@ -159,8 +158,8 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* update the inactive buffer: visible after a swap */
-    bool partial;      /* not every constant has to be named. Without this, only those may be left out that PyTorch's
-                        * libraries allow to be: a model's buffers, constants that tracing made, empty parameters */
+    bool partial;      /* not every constant has to be named. Without this, only those may be left out that are
+                        * optional in PyTorch's libraries: a model's buffers, constants that tracing made, empty parameters */
     bool user_managed; /* do not copy: the tensors' own memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */

@@ -2,7 +2,7 @@
  * shim/torch_abi: what the shim exports in addition to the functions of runtime/abi.h, declared for C.
  *
  * Source: torch/csrc/inductor/aoti_torch/c/shim.h, shim_deprecated.h, generated/c_shim_cpu.h,
- * torch/csrc/stable/c/shim.h of PyTorch 2.13. Names, types and meanings are PyTorch's.
+ * torch/csrc/stable/c/shim.h of PyTorch 2.13. Names, types and meanings come from PyTorch.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_TORCH_ABI_H
 #define AOTICACHE_RUNTIME_SHIM_TORCH_ABI_H

@@ -1,21 +1,21 @@
-"""A process that is asked, by a benchmark whose processes take turns: it says a line of JSON when it is ready, and then one for
-each line of its standard input.
+"""A process that a benchmark queries, one of several that alternate: it prints a line of JSON when it is ready, and
+then one for each line of its standard input.
 """
 import json
 import subprocess
 
 
 class Ended(Exception):
-    """With the last line of its standard error, where that was kept."""
+    """The process ended; has the last line of its standard error, if that was kept."""
 
 
 class AskedProcess:
-    """keywords: of subprocess.Popen, such as env."""
+    """Starts the process. keywords: of subprocess.Popen, such as env."""
 
     def __init__(self, command, **keywords):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **keywords)
         try:
-            #: What it said when it was ready.
+            #: What it printed when it was ready.
             self.first = self._read()
         except Ended:
             self.close()
@@ -26,7 +26,7 @@ class AskedProcess:
         return self._read()
 
     def close(self):
-        """It ends, as there are no more questions."""
+        """Ends it by closing its input."""
         self.process.stdin.close()
         self.process.wait()
         for stream in (self.process.stdout, self.process.stderr):
@@ -42,5 +42,5 @@ class AskedProcess:
 
 
 def answer(what):
-    """Of the process itself."""
+    """Ends the process itself."""
     print(json.dumps(what), flush=True)

@@ -1,9 +1,9 @@
 /*
- * bench: what the benchmarks written in C share: the short form, lines about figures that were left out, clocks that other
- * programs do not advance, and the instructions that a program executes.
+ * bench: what the benchmarks written in C share: the short form, reporting figures that were left out, clocks that
+ * other programs do not advance, and counting the instructions that a program executes.
  *
- * No limit here is in seconds, since those depend on the machine. A limit is the largest ratio to a peer that was measured in
- * the same run, or the largest ratio of two counts of instructions.
+ * No limit here is in seconds, since those depend on the machine. A limit is the largest ratio to a baseline that was
+ * measured in the same run, or the largest ratio of two counts of instructions.
  */
 #ifndef AOTICACHE_TESTS_BENCH_BENCH_H
 #define AOTICACHE_TESTS_BENCH_BENCH_H
@@ -23,14 +23,14 @@ static inline bool bench_is_quick(void)
     return quick != NULL && quick[0] != '\0' && strcmp(quick, "0") != 0;
 }
 
-/* Tells scripts/bench which figures this run does not have, and why. Neither text may contain a quotation mark. */
+/* Reports to scripts/bench which figures this run does not have, and why. Neither text may contain a quotation mark. */
 static inline void bench_left_out(const char *what, const char *why)
 {
     printf("{\"left_out\":\"%s\",\"why\":\"%s\"}\n", what, why);
     fflush(stdout);
 }
 
-/* Returns the processor time of this thread: while other programs run, it stands still. */
+/* Returns the processor time of this thread: it stands still while other programs run. */
 static inline uint64_t bench_processor_ns(void)
 {
     struct timespec now = {.tv_sec = 0};
@@ -55,8 +55,8 @@ static inline double bench_instructions_of(const char *program, const char *mode
 }
 
 /*
- * Returns the instructions of one repetition of what this program does in `mode`, or 0 if they cannot be counted. What the
- * program does once is in both counts, and cancels out.
+ * Returns the instructions of one repetition of what this program does in `mode`, or 0 if they cannot be counted. Work
+ * that the program does once is in both counts, and cancels out.
  */
 static inline double bench_instructions(const char *mode)
 {

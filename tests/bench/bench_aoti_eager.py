@@ -1,13 +1,12 @@
-"""Benchmark: what a call costs through PyTorch's own AOTI-eager, the peer of the kernel holder: `aten::abs` from
-Python on a float32 tensor, plain and with 1 and with 64 kernels in AOTI-eager's table, the one that is called the last
-of them.
+"""Benchmark: the cost of a call through PyTorch's own AOTI-eager, the baseline of the kernel holder: `aten::abs` from
+Python on a float32 tensor, plain and with 1 and with 64 kernels in AOTI-eager's table, of which the last is called.
 
-Its kernels are compiled once and kept in $BUILD/bench-aoti-eager, since 64 compiles take minutes. Where they are not
-there, this says so and measures nothing, unless BENCH_LONG is set. BENCH_QUICK compiles none. Each measurement is a process of its own, since
-AOTI-eager replaces the operator for a whole process; the three take turns.
+Its kernels are compiled once and kept in $BUILD/bench-aoti-eager, since 64 compiles take minutes. If they do not exist,
+this program reports that and measures nothing, unless BENCH_LONG is set. BENCH_QUICK compiles none. Each measurement is
+a separate process, since AOTI-eager replaces the operator for a whole process; the three alternate.
 
-Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG;
-BENCH_AOTI_EAGER_KERNELS: another number than 64.
+Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build directory; BENCH_LONG;
+BENCH_AOTI_EAGER_KERNELS: a number other than 64.
 """
 import json
 import os
@@ -34,7 +33,7 @@ def table_of(count):
 
 
 def kernels_in(count):
-    """How many kernels are compiled for a table of so many."""
+    """Returns the number of compiled kernels for a table of this size."""
     try:
         with open(table_of(count)) as file:
             return len(json.load(file))
@@ -43,11 +42,11 @@ def kernels_in(count):
 
 
 def shapes(count):
-    """The last one is called."""
+    """Measures; the last kernel is called."""
     return [(2 + i, 8) for i in range(count - 1)] + [(4, 4)]
 
 
-# ---- in a process of its own ----
+# ---- in a separate process ----
 
 def override(torch):
     library = torch.library.Library("aten", "IMPL")
@@ -65,7 +64,7 @@ def compile_kernels(count):
 
 
 def measure(torch, tensor):
-    """Nanoseconds of one call, the median of some series."""
+    """Returns the nanoseconds of one call, the median of some series."""
     call, found = torch.abs, []
     for _ in range(REPEATS):
         begun = time.perf_counter_ns()
@@ -91,7 +90,7 @@ def play(what, count):
 def run(what, count):
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache_of(count), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), what, str(count)]
-    # The compiler warns that it is deprecated, once for each kernel.
+    # The compiler warns once for each kernel that it is deprecated.
     stderr = subprocess.DEVNULL if what == "compile" else None
     return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=stderr, text=True).stdout
 

@@ -1,11 +1,11 @@
 /*
- * How long it takes to see that 1, 4 and 16 tensors of 2 to 4 dimensions pass a check, with exact and with symbolic
+ * Measures the time to find that 1, 4 and 16 tensors of 2 to 4 dimensions pass a check, with exact and with symbolic
  * sizes.
  *
- * Two peers: the plain way in C for tensors that must be exactly the same, a comparison of each field and memcmp() of
- * sizes and strides, in the same run and taking turns; and PyTorch's TensorGuards, called from Python, where
- * AOTICACHE_PYTHON (which scripts/bench sets) has torch. The time of the latter has a call from Python in it; beside
- * symbolic sizes stand guards with all sizes free. Medians of many short rounds. Prints one JSON object per line.
+ * There are two baselines: the plain way in C for tensors that must be exactly the same, a comparison of each field and
+ * memcmp() of sizes and strides, in the same run and alternating; and PyTorch's TensorGuards, called from Python, if
+ * AOTICACHE_PYTHON (which scripts/bench sets) has torch. The time of the latter includes a call from Python; symbolic
+ * sizes are compared with guards with all sizes free. Medians of many short rounds. Prints one JSON object per line.
  */
 #include "base/clock.h"
 #include "loader/check/check.h"
@@ -45,7 +45,7 @@ static double median(double values[ROUNDS])
 static aoticache_tensor_view views[MOST_TENSORS], wanted[MOST_TENSORS];
 static int64_t numbers[2][MOST_TENSORS][2][4];
 
-/* Contiguous float32 tensors of 2, 3, 4 dimensions in turn; the same twice, so that nothing is shared. */
+/* Makes contiguous float32 tensors of 2, 3, 4 dimensions in turn; called twice, so that nothing is shared. */
 static void make_views(aoticache_tensor_view *tensors, int64_t memory[][2][4])
 {
     static const int64_t sizes[] = {2, 3, 4, 5};
@@ -155,7 +155,7 @@ static const char guards_script[] =
     "    assert not exact.check(*[torch.empty(9)] * count)\n"
     "    print(median(exact, tensors), median(free, tensors))\n";
 
-/* Returns false, and says why, if there is no PyTorch to ask. */
+/* Returns false, and prints the reason, if there is no PyTorch. */
 static bool measure_guards(double ret_times[3][KINDS])
 {
     const char *python = getenv("AOTICACHE_PYTHON");
@@ -190,8 +190,8 @@ static void report(int kind, size_t count, const char *peer, double value, doubl
 int main(void)
 {
     static double ours[ROUNDS], plain[ROUNDS], guards[3][KINDS];
-    /* The plain comparison knows one tensor alone: no masks, no ranges, no products, no contiguity. These may take as much
-       time again where all sizes are given, and three times as much where they are symbols. */
+    /* The plain comparison compares with one fixed tensor: no masks, no ranges, no products, no contiguity. These may
+       double the time if all sizes are given, and quadruple it if they are symbols. */
     static const double targets[KINDS] = {2.0, 4.0};
     make_views(views, numbers[0]);
     make_views(wanted, numbers[1]);

@@ -1,12 +1,13 @@
 /*
- * Measures what a collection costs with nothing to do, when it evicts one entry in a hundred, and when it evicts ten thousand.
- * The peers of the latter two are the bare unlinks of as many equal files of the same folders, and `ccache --cleanup` on the
- * same files, renamed to lie as in its cache. Each is measured three times, since the speed of a disk changes, and the medians
- * count. With nothing to do the peer is `ccache --cleanup`; that of reading the totals is SQLite, which reads the same tables.
- * Prints one JSON object per line.
+ * Measures the cost of a collection with nothing to do, when it evicts one entry in a hundred, and when it evicts ten
+ * thousand. The baselines of the latter two are the bare unlinks of as many equal files of the same directories, and
+ * `ccache --cleanup` on the same files, renamed to ccache's layout. Each is measured three times, since the speed of a
+ * disk changes, and the medians are used. With nothing to do the baseline is `ccache --cleanup`; for reading the totals
+ * it is SQLite, which reads the same tables. Prints one JSON object per line.
  *
  * 100,000 entries (200,000 small files). BENCH_LONG=1 adds a million (9 GB, two million inodes, eleven minutes of a busy
- * processor), BENCH_QUICK=1 takes 10,000. It needs a folder of $TMPDIR on a disk: in memory unlinks cost next to nothing.
+ * processor), BENCH_QUICK=1 takes 10,000. It needs a directory in $TMPDIR on a disk: in memory unlinks cost almost
+ * nothing.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,25 +33,29 @@
 #define OBJECTS 2
 #define PUTS_AT_ONCE 20000
 #define REPEATS 9
-#define READINGS 400 /* of the totals, each of which takes microseconds */
-#define EVICTIONS 3  /* of one entry in a hundred */
+#define READINGS 400 /* readings of the totals, each takes microseconds */
+#define EVICTIONS 3  /* evictions of one entry in a hundred */
 #define FOLDERS 256
-#define PROCESSES 16 /* that make and remove what is measured: most of both is waiting for the disk */
+#define PROCESSES 16 /* processes that make and remove the files, mostly waiting for the disk */
 #define TMPFS 0x01021994
 
-/* What a collection does besides unlinking is half of the unlinks. */
+/* Apart from unlinking, a collection may take half of the time of the unlinks. */
 #define UNLINK_LIMIT 1.5
-/* An eviction must be no slower than ccache's; of a million entries three times as fast. */
+/* An eviction must not be slower than ccache's, and with a million entries three times as fast. */
 #define CCACHE_LIMIT 1
 #define CCACHE_LIMIT_LONG (1.0 / 3)
 /*
- * With nothing to do, ccache looks at each of its files, and a collection at as many as it can in 3 ms. So the more entries
- * there are, the smaller the ratio must be. Each limit is less than twice what a quiet Zen 5 has (0.08, 0.009, 0.003).
+ * With nothing to do, ccache examines each of its files, and a collection as many as it can in 3 ms. So the more
+ * entries there are, the smaller the ratio must be. Each limit is less than twice what a quiet Zen 5 has (0.08, 0.009,
+ * 0.003).
  */
 #define IDLE_LIMIT_QUICK 0.15
 #define IDLE_LIMIT 0.018
 #define IDLE_LIMIT_LONG 0.005
-/* Totals are kept, not counted. Reading the rows is a third; the rest may go into adding up and into checks (2.1 measured). */
+/*
+ * Totals are stored, not counted. Reading the rows takes a third; the rest is for adding up and for checks (2.1
+ * measured).
+ */
 #define TOTALS_LIMIT 3
 
 static char root[400];
@@ -67,7 +72,7 @@ static double now_ms(void)
     return (double)aoticache_monotonic_ns() / 1e6;
 }
 
-/* splitmix64: the next of a sequence of well-mixed numbers. */
+/* Returns the next of a sequence of well-mixed numbers (splitmix64). */
 static uint64_t mix(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15U);
@@ -76,7 +81,7 @@ static uint64_t mix(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* kind 0: the key of an entry, 1: its manifest, 2: its library. */
+/* Returns a digest. kind 0: the key of an entry, 1: its manifest, 2: its library. */
 static aoticache_digest digest_of(uint64_t entry, uint64_t kind)
 {
     aoticache_digest digest;
@@ -118,7 +123,7 @@ static void write_object(int folder, const aoticache_digest *digest, size_t size
         fail("cannot write", hex);
 }
 
-/* Folder by folder, as disks like it; in each the oldest come first, as they would. */
+/* Writes directory by directory, which is fast on disks; in each the oldest files come first, as in a real cache. */
 static void write_folder(int number, size_t entries)
 {
     char path[600];
@@ -135,7 +140,7 @@ static void write_folder(int number, size_t entries)
     close(folder);
 }
 
-/* `work` on each of the folders, in several processes. */
+/* Calls `work` for each of the directories, in several processes. */
 static void for_folders(void (*work)(int number, size_t entries), size_t entries)
 {
     pid_t children[PROCESSES];
@@ -204,7 +209,7 @@ static void fill(size_t entries)
     aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
     if (aoticache_index_open(&options, &index, &error) != AOTICACHE_OK)
         fail("cannot open", error.message);
-    aoticache_index_prepare_collection(index, 64 << 10); /* more memory for the trees */
+    aoticache_index_prepare_collection(index, 64 << 10); /* more memory for B-trees */
     for (size_t i = 0; i < entries; i++) {
         if (i % PUTS_AT_ONCE == 0 && aoticache_index_bulk_begin(index, &error) != AOTICACHE_OK)
             fail("cannot begin", error.message);
@@ -219,7 +224,7 @@ static void fill(size_t entries)
 
 /* ---- what is measured ---- */
 
-/* Returns milliseconds by the clock. */
+/* Returns the elapsed milliseconds. */
 static double collect(aoticache_cache *cache, uint64_t max_entries, uint64_t expected)
 {
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
@@ -247,7 +252,7 @@ static double median_of(double *times, int count)
     return times[count / 2];
 }
 
-/* The files of `count` entries from `first` on, without their rows. */
+/* Unlinks the files of `count` entries from `first` on, without removing their rows. */
 static double unlink_bare(uint64_t first, uint64_t count)
 {
     char(*paths)[600] = calloc(count * OBJECTS, sizeof *paths);
@@ -266,7 +271,9 @@ static double unlink_bare(uint64_t first, uint64_t count)
     return took;
 }
 
-/* What the system knows of all files is in memory then, as it is when ccache, which has looked at all, is measured. */
+/*
+ * Examines all files, so that their metadata is in memory, as it is when ccache, which examines all files, is measured.
+ */
 static void look_at_all(void)
 {
     char path[600];
@@ -283,12 +290,15 @@ static void look_at_all(void)
 
 struct state {
     aoticache_cache *cache;
-    size_t entries;    /* in the beginning */
-    uint64_t left;     /* rows */
-    uint64_t bare_end; /* files of entries from here on are gone without their rows */
+    size_t entries;    /* initial number */
+    uint64_t left;     /* rows left */
+    uint64_t bare_end; /* files of entries from here on were unlinked without their rows */
 };
 
-/* Halves before and after, so that what the disk does beside falls on both. *ret_bare: of the unlinks. */
+/*
+ * Measures half of the unlinks before and half after, so that other disk activity affects both. *ret_bare: time of the
+ * unlinks.
+ */
 static double evict_once(struct state *state, uint64_t count, double *ret_bare)
 {
     look_at_all();
@@ -332,7 +342,7 @@ static void read_once(const struct state *state)
         fail("statistics", "another number of entries than there are");
 }
 
-/* Reads all rows of a prepared statement, and looks at each column. */
+/* Reads all rows of a prepared statement, and each column. */
 static void read_rows(sqlite3_stmt *statement)
 {
     while (sqlite3_step(statement) == SQLITE_ROW)
@@ -378,7 +388,7 @@ static bool has_ccache(void)
     return system("command -v ccache >/dev/null 2>&1") == 0;
 }
 
-/* As its cache lies: two levels of 16 folders, names of results. *ret_files: how many. */
+/* Renames files to ccache's layout: two levels of 16 directories, names of results. *ret_files: their number. */
 static void rename_to_ccache(size_t *ret_files)
 {
     static const char digits[] = "0123456789abcdef";
@@ -432,7 +442,7 @@ static double run_ccache(size_t max_files)
     return now_ms() - begun;
 }
 
-/* One file in a hundred of those that there were. */
+/* Evicts one file in a hundred. */
 static double evict_by_ccache(size_t *files, size_t count)
 {
     sync();
@@ -441,7 +451,7 @@ static double evict_by_ccache(size_t *files, size_t count)
     if (went < count / 2)
         fail("ccache", "it removed less than it was to");
     *files = left;
-    return its * (double)count / (double)went; /* it goes by sixteenths, and removes a little more or less */
+    return its * (double)count / (double)went; /* ccache works by sixteenths, and removes a little more or less */
 }
 
 static void compare_with_ccache(struct state *state, double idle, double evicted_ms, double target)
@@ -456,7 +466,7 @@ static void compare_with_ccache(struct state *state, double idle, double evicted
     mkdir(path, 0700);
     rename_to_ccache(&files);
     sync();
-    run_ccache(0); /* brings its counters in order */
+    run_ccache(0); /* updates its counters */
     double its_idle = run_ccache(0);
     report("collect, nothing to do", state->entries, idle, "ms", "ccache --cleanup", its_idle,
            state->entries >= 1000000  ? IDLE_LIMIT_LONG

@@ -1,10 +1,10 @@
 /*
- * Measures what a container adds to a run: ours and PyTorch's C++ one, around a kernel that costs nothing, with 1, 2 and 8
- * threads, and without the pool of models (single-threaded), where the bare kernel is measured too. PyTorch's container is
- * compiled here from its headers. If they or a C++ compiler are missing, the figures with it are left out.
+ * Measures the overhead of a container in a run: ours and PyTorch's C++ one, around an empty kernel, with 1, 2 and 8
+ * threads, and without the pool of models (single-threaded), for which the bare kernel is measured too. PyTorch's
+ * container is compiled here from its headers. If they or a C++ compiler are missing, the figures with it are left out.
  *
- * Single-threaded runs are timed in processor time, the others by the clock, since threads that wait take none.
- * Prints one JSON object per line (scripts/bench collects them).
+ * Single-threaded runs are measured in processor time, the others in elapsed time, since waiting threads take no
+ * processor time. Prints one JSON object per line (scripts/bench collects them).
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -22,9 +22,9 @@
 
 enum { MOST_ROUNDS = 15, RUNS = 300000, MAX_THREADS = 8 };
 
-/* Our container must not cost more than the one that it stands in for, which takes two locks for a run. */
+/* Our container must not cost more than PyTorch's, which takes two locks for a run. */
 #define PEER_LIMIT 1
-/* Without the pool PyTorch's takes no lock, and there is little to save: 1.13 was measured on a Zen 5. */
+/* Without the pool PyTorch's container takes no lock, so little can be saved: 1.13 was measured on a Zen 5. */
 #define ALONE_LIMIT 1.5
 
 static int rounds = MOST_ROUNDS;
@@ -145,7 +145,7 @@ typedef struct thread_job {
     uint64_t begin, end;
 } thread_job;
 
-/* The output of one run is the input of the next. */
+/* Runs many times. The output of one run is the input of the next. */
 static void *run_many(void *argument)
 {
     thread_job *job = argument;
@@ -163,7 +163,7 @@ static void *run_many(void *argument)
     return NULL;
 }
 
-/* Nanoseconds a run, of all threads together. */
+/* Returns the nanoseconds per run, all threads together. */
 static double measure(container_peer *peer, int num_threads)
 {
     pthread_t threads[MAX_THREADS];
@@ -230,7 +230,7 @@ static double median(double *values)
     return values[rounds / 2];
 }
 
-/* target: 0 if there is none. */
+/* Reports a figure. target: 0 if there is none. */
 static void report(const char *name, double value, const char *other, double peer_value, double target)
 {
     double ratio = value / peer_value;
@@ -255,7 +255,7 @@ static void compare_threads(container_peer *ours, container_peer *theirs, int nu
     report(name, median(our_values), "PyTorch's C++ container", median(their_values), PEER_LIMIT);
 }
 
-/* theirs: NULL if there is none. */
+/* Compares single-threaded runs. theirs: NULL if there is none. */
 static void compare_alone(container_peer *ours, container_peer *theirs)
 {
     double values[MOST_ROUNDS], bare[MOST_ROUNDS], their_values[MOST_ROUNDS];

@@ -1,8 +1,8 @@
 /*
- * The dispatcher against PyTorch's, in one process: a boxed call of an empty kernel with two tensors, key set included,
- * with 10 and with 10 000 operators; and the registration of 10 000. PyTorch's side is compiled here from its headers;
- * without them nothing is compared. Both kernels take their arguments off, and each call puts them on: with PyTorch
- * that counts references. A second pair of numbers leaves them where they are, so that the call alone is seen.
+ * Compares the dispatcher with PyTorch's, in one process: a boxed call of an empty kernel with two tensors, key set
+ * included, with 10 and with 10 000 operators; and the registration of 10 000. PyTorch's side is compiled here from its
+ * headers; without them nothing is compared. Both kernels pop their arguments, and each call pushes them: in PyTorch
+ * that counts references. A second pair of numbers leaves them on the stack, so that only the call is measured.
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
@@ -21,7 +21,7 @@ enum { MOST_ROUNDS = 15, CALLS = 400000, FEW = 10, MANY = 10000 };
 
 /* A call must not cost more than PyTorch's, nor a registration. */
 #define PEER_LIMIT 1
-/* However many operators there are, a call looks at one: a seventh is for the caches. */
+/* A call uses one operator, however many there are: a seventh is allowed for cache misses. */
 #define MANY_LIMIT 1.15
 
 static int rounds = MOST_ROUNDS;
@@ -202,7 +202,7 @@ typedef struct measured {
     double ours_few, theirs_few, ours_turn, theirs_turn;
 } measured;
 
-/* The same 10 operators, and all in turn (which is the caches' work more than the dispatcher's). */
+/* Measures calls of the same 10 operators, and of all in turn (which tests the caches more than the dispatcher). */
 static measured measure(const operators *all, double (*theirs)(int operators, int calls), int count, bool leaving)
 {
     double ours_few[MOST_ROUNDS], theirs_few[MOST_ROUNDS], ours_turn[MOST_ROUNDS], theirs_turn[MOST_ROUNDS];
@@ -266,6 +266,6 @@ int main(void)
     }
     compare_calls(&peer, false, &few, &many);
     compare_calls(&peer, true, &few, &many);
-    /* Not through exit(): PyTorch's libraries of operators would be taken back at its own pace. */
+    /* Do not use exit(): PyTorch would unregister its libraries of operators, which is slow. */
     _exit(status == 0 ? 0 : 1);
 }

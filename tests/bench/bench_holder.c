@@ -1,12 +1,12 @@
 /*
- * Measures what a hit of the holder costs without the kernel (packing the metadata, hash, probe, compare), with 1 to
- * 100 000 cached kernels of one operator, for the same kernel again and again and for random ones. The peer is the least that
- * can be done for one kernel: words on the stack, XXH3, memcmp. Both take turns in the same rounds; if valgrind is
- * installed, callgrind counts the instructions of both. Random hits are compared with two loads that depend on each other.
- * The creation of a holder for which the index has 10 000 entries is compared with SQLite reading the same rows.
+ * Measures the cost of a hit of the holder without the kernel (packing the metadata, hash, probe, compare), with 1 to
+ * 100 000 cached kernels of one operator, for the same kernel repeatedly and for random ones. The baseline is the
+ * minimum for one kernel: words on the stack, XXH3, memcmp. Both alternate in the same rounds; if valgrind is
+ * installed, callgrind counts the instructions of both. Random hits are compared with two loads that depend on each
+ * other. The creation of a holder for which the index has 10 000 entries is compared with SQLite reading the same rows.
  * Prints one JSON object per line.
  *
- * For callgrind: bench_holder --hits N does N hits, bench_holder --bare N does the peer's work N times.
+ * For callgrind: bench_holder --hits N does N hits, bench_holder --bare N does the baseline's work N times.
  */
 #include "eager/holder/hot.h"
 #include "tests/bench/bench.h"
@@ -26,19 +26,22 @@
 #define HITS 2000
 #define RANDOM_ROUNDS 21
 #define RANDOM_HITS \
-    MAX_KERNELS /* a round goes over as many kernels as there are: the caches hold what they can of them */
+    MAX_KERNELS /* a round uses all kernels, whatever their number: the processor's caches hold as many as they can */
 #define MAX_KERNELS 100000
 #define STORED 10000 /* entries of the operator for which a holder is created */
 
-/* A hit packs, hashes and compares as its peer does. The epoch, the probe of the table and the count may double that again. */
+/*
+ * A hit packs, hashes and compares as its baseline does. The epoch, the probe of the table and the count may take twice
+ * that in addition.
+ */
 #define HOT_LIMIT 3
-/* The same in instructions, which neither other programs nor the processor's model change: GCC 12 makes it 1.76. */
+/* The same in instructions, which do not depend on other programs or the processor: 1.76 with GCC 12. */
 #define INSTRUCTIONS_LIMIT 2.5
-/* However many kernels there are, a hit looks at one slot and one entry. */
+/* A hit reads one slot and one entry, however many kernels there are. */
 #define MANY_LIMIT 1.15
 /* A random hit waits for memory twice, for the slot and for the entry. Half of that is left for computing. */
 #define RANDOM_LIMIT 1.5
-/* Besides reading its rows from SQLite, a holder decodes each request, packs it and puts it into its table. */
+/* In addition to reading its rows from SQLite, a holder decodes each request, packs it and adds it to its table. */
 #define CREATION_LIMIT 3
 
 static uint64_t sink; /* so that nothing measured is optimised away */
@@ -78,7 +81,7 @@ static inline void make_call(two_tensors *call, uint64_t number)
     }
 }
 
-/* ---- a holder with so many kernels; no library is loaded: the runner is never entered ---- */
+/* ---- a holder with many kernels; no library is loaded: the runner is never called ---- */
 
 static aoticache_context *eager;
 static char folder[4096];
@@ -97,7 +100,7 @@ static aoticache_holder *make_holder(const char *schema)
 
 static void fill_table(aoticache_holder *holder, uint64_t kernels)
 {
-    static int runner; /* its address is all that a probe gives back */
+    static int runner; /* a probe returns only its address */
     for (uint64_t i = 0; i < kernels; i++) {
         two_tensors call;
         aoticache_packed packed;
@@ -138,7 +141,7 @@ static double time_hot(aoticache_holder *holder, uint64_t kernels)
     return (double)(bench_processor_ns() - start) / HITS;
 }
 
-/* The numbers and the calls they make are part of a caller's work: their time is taken off. */
+/* Measures random hits. Making the numbers and the calls is the caller's work, so its time is subtracted. */
 static double time_random(aoticache_holder *holder, uint64_t kernels, bool with_hits)
 {
     static uint64_t state = 88172645463325252U;
@@ -156,7 +159,7 @@ static double time_random(aoticache_holder *holder, uint64_t kernels, bool with_
     return (double)(bench_processor_ns() - start) / RANDOM_HITS;
 }
 
-/* Returns the time of the peer's work for one known kernel: its words are written, hashed and compared. */
+/* Returns the time of the baseline's work for one known kernel: its words are written, hashed and compared. */
 static double time_bare(const two_tensors *call, long times)
 {
     uint64_t known[20], known_hash = 0;
@@ -186,8 +189,8 @@ static double time_bare(const two_tensors *call, long times)
 }
 
 /*
- * What two loads cost that depend on each other, from memory of the size of the table of MAX_KERNELS: a random hit needs
- * these, slot and entry, however little it computes.
+ * Measures two dependent loads from memory of the size of a table of MAX_KERNELS: a random hit needs at least these,
+ * for slot and entry.
  */
 #define LINES (18 * 1024 * 1024 / 64)
 
@@ -204,7 +207,7 @@ static memory_line *make_lines(void)
     madvise(lines, LINES * sizeof *lines, MADV_HUGEPAGE);
     for (uint32_t i = 0; i < LINES; i++)
         lines[i].next = i;
-    for (uint32_t i = LINES - 1; i > 0; i--) { /* one ring through all of them */
+    for (uint32_t i = LINES - 1; i > 0; i--) { /* one cycle through all of them */
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -341,7 +344,7 @@ static void put_entries(aoticache_cache *cache, uint64_t count, const char *libr
     }
 }
 
-/* Reads what a holder needs of its operator's rows, and nothing else is done. Returns how many rows there were. */
+/* Reads what a holder needs from its operator's rows, and does nothing else. Returns the number of rows. */
 static int read_rows(const char *path)
 {
     static uint8_t copy[1 << 16];
@@ -410,7 +413,7 @@ int main(int argc, char **argv)
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_error error;
-    /* In memory where that is possible: 10 000 durable puts are not what is measured. */
+    /* Use memory if possible: 10 000 durable puts are not part of the measurement. */
     snprintf(folder, sizeof folder, "%s/aoticache-bench-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (mkdtemp(folder) == NULL)
         fail("cannot make a folder", folder);

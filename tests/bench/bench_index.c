@@ -1,7 +1,7 @@
 /*
- * How long a lookup in the index takes, beside the least that SQLite can do for the same row: a statement prepared once,
- * bound, stepped, its columns read, reset, on a connection of its own to the same file. Both take turns in one run, on
- * the same random keys; medians over the rounds. Prints one JSON object per line; BENCH_QUICK=1 leaves the million out.
+ * Measures a lookup in the index, compared with the minimum for the same row with SQLite: a statement prepared once,
+ * bound, stepped, its columns read, reset, on a separate connection to the same file. Both alternate in one run, on the
+ * same random keys; medians over the rounds. Prints one JSON object per line; BENCH_QUICK=1 leaves the million out.
  */
 #include "base/clock.h"
 #include "index/index.h"
@@ -20,7 +20,7 @@
 #define ROUNDS 2001
 #define LOOKUPS 50
 #define WARM_UP 200
-#define TARGET 1.3 /* checks, copying the row and the lock may add three tenths to what SQLite takes */
+#define TARGET 1.3 /* checks, copying the row and the lock may add three tenths to SQLite's time */
 
 static uint64_t sink; /* so that nothing measured is optimised away */
 
@@ -30,7 +30,7 @@ static _Noreturn void fail(const char *what, const char *why)
     exit(1);
 }
 
-/* splitmix64: the next of a sequence of well-mixed numbers. */
+/* Returns the next of a sequence of well-mixed numbers (splitmix64). */
 static uint64_t mix(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15U);
@@ -39,7 +39,7 @@ static uint64_t mix(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Keys are digests: bytes without order. */
+/* Returns a key. Keys are digests: bytes without order. */
 static aoticache_digest key_of(uint64_t number)
 {
     aoticache_digest key;
@@ -65,7 +65,7 @@ static sqlite3 *open_raw(const char *path)
     return db;
 }
 
-/* Rows as aoticache_index_put makes them, without its fsync for each. */
+/* Fills the index with rows as aoticache_index_put makes them, without its fsync for each. */
 static void fill(const char *path, uint64_t entries)
 {
     static const uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES] = {0x1f};
@@ -156,7 +156,7 @@ static void report(uint64_t entries, double value, double peer)
     fflush(stdout);
 }
 
-/* One round is both, on the same keys; who begins changes from round to round. */
+/* Measures rounds. A round has both, on the same keys; which comes first alternates. */
 static void measure(aoticache_index *index, sqlite3_stmt *raw, uint64_t entries)
 {
     static aoticache_digest keys[LOOKUPS];

@@ -1,6 +1,6 @@
 /*
- * Benchmarks of one kernel, add of two float32[2, 3]: a cold hit, a run, resident memory; each beside its peer, in fresh
- * processes that take turns. PyTorch makes the library; if there is no PyTorch, the C hook does.
+ * Benchmarks of one kernel, add of two float32[2, 3]: a cold hit, a run, resident memory; each compared with its
+ * baseline, in fresh processes that alternate. PyTorch makes the library; if there is no PyTorch, the C hook does.
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
@@ -23,11 +23,13 @@
 
 enum { MOST_ROUNDS = 41, RUNS = 200000, RUN_ROUNDS = 9 };
 
-/* A cold hit, and the first one after a change of the index: a seventh more than hashing and loading the file takes. */
+/*
+ * A cold hit, and the first one after a change of the index, may take a seventh more than hashing and loading the file.
+ */
 #define COLD_LIMIT 1.15
-/* Copying the library while it is hashed costs no more than reading it again; a twentieth is for noise. */
+/* Copying the library while it is hashed must not cost more than reading it again; a twentieth is for noise. */
 #define COPY_LIMIT 1.05
-/* The end of a process that only hit must not wait for the disk. */
+/* The end of a process that had only hits must not wait for the disk. */
 #define CLOSE_LIMIT 1
 /* A run through the shim: shim, tensors and runner add a bit more than half of the library's own code (1.2 to 1.5 measured). */
 #define RUN_LIMIT 1.6
@@ -68,7 +70,7 @@ static aoticache_cache *open_cache(const char *directory)
     return cache;
 }
 
-/* The environment that the entry was stored under travels in a variable: a hit starts no hook. */
+/* Sets the environment that the entry was stored under, from a variable: a hit starts no hook. */
 static void set_environment(aoticache_request *request)
 {
     aoticache_error error;
@@ -107,7 +109,7 @@ struct plain_library {
     AOTInductorModelContainerHandle container;
 };
 
-/* OpenSSL's recommended interface, in the peers' processes only: bound before their clocks start. */
+/* OpenSSL's recommended interface, only in the processes of baselines: bound before their clocks start. */
 static int (*evp_digest)(const void *, size_t, unsigned char *, unsigned *, const void *, void *);
 static const void *(*evp_sha256)(void);
 
@@ -122,7 +124,10 @@ static void bind_evp(void)
         fail("libcrypto has no EVP_Digest", NULL);
 }
 
-/* What a careful program without a cache does with a library file: read and hash it, dlopen it, create the container. */
+/*
+ * Does what a careful program without a cache does with a library file: read and hash it, dlopen it, create the
+ * container.
+ */
 static struct plain_library load_plainly(const char *file, const char *provider, bool low_level)
 {
     struct plain_library plain = {0};
@@ -207,7 +212,7 @@ static int run_ours(const char *directory)
     return 0;
 }
 
-/* The library over a provider that does nothing: its own code, and the calls. */
+/* Runs the library over a provider that does nothing: measures its own code, and the calls. */
 static int run_own_code(const char *file, const char *null_shim)
 {
     struct plain_library plain = load_plainly(file, null_shim, true);
@@ -233,7 +238,7 @@ static int run_own_code(const char *file, const char *null_shim)
 static double resident_kb(void)
 {
     cleanup_file FILE *file =
-        fopen("/proc/self/smaps_rollup", "r"); /* VmRSS is an estimate where there are several processors */
+        fopen("/proc/self/smaps_rollup", "r"); /* VmRSS is an estimate if there are several processors */
     char line[256];
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
         if (strncmp(line, "Rss:", 4) == 0)
@@ -277,7 +282,7 @@ static int resident_plain(const char *file, const char *provider)
     return 0;
 }
 
-/* What a process that has found its kernel waits for at its end. */
+/* Measures the time at the end of a process that has found its kernel. */
 static int close_ours(const char *directory)
 {
     aoticache_error error;
@@ -294,7 +299,7 @@ static int close_ours(const char *directory)
     return 0;
 }
 
-/* A line at the end of a file, made durable or not. */
+/* Appends a line to a file, made durable or not. */
 static int append_line(const char *file, bool is_durable)
 {
     static const char line[200];
@@ -342,7 +347,7 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-/* target: 0 if there is none. */
+/* Reports a figure. target: 0 if there is none. */
 static void report(const char *name, double value, const char *unit, const char *peer, double peer_value, double target)
 {
     double ratio = value / peer_value;
@@ -355,7 +360,7 @@ static void report(const char *name, double value, const char *unit, const char 
     fflush(stdout);
 }
 
-/* A copy of the shim that carries PyTorch's soname, as the peers' provider. */
+/* Makes a copy of the shim with PyTorch's soname, as provider for the baselines. */
 static void make_provider(const char *directory, char ret_path[PATH_MAX])
 {
     char shim[PATH_MAX];
@@ -414,7 +419,10 @@ static bool prepare(const char *directory, const char *file)
     return torch;
 }
 
-/* A library's bytes verified, and copied into memory: in one pass, or from the file once more. Microseconds. */
+/*
+ * Verifies a library's bytes and copies them into memory: in one pass, or by reading the file again. Returns
+ * microseconds.
+ */
 static double time_copy(int fd, bool in_one_pass)
 {
     aoticache_digest digest;
@@ -444,7 +452,7 @@ static double time_digest(int fd)
     return (double)(aoticache_monotonic_ns() - begin) / 1e3;
 }
 
-/* What it costs that the bytes that run are those that were hashed. */
+/* Measures the cost of running exactly the bytes that were hashed. */
 static void measure_copy(const char *file)
 {
     enum { COPIES = 401 };
@@ -468,11 +476,11 @@ static void measure_cold(const char *self, const char *directory, const char *fi
     double ours[MOST_ROUNDS], first[MOST_ROUNDS], evp[MOST_ROUNDS], low[MOST_ROUNDS];
     char answers[PATH_MAX + 32];
     snprintf(answers, sizeof answers, "%s/index.sqlite3-answers", directory);
-    usleep(2200000); /* an index that was changed just now leaves no answers */
+    usleep(2200000); /* a recently changed index leaves no query cache */
     for (int i = 0; i < (int)rounds; i++) {
         unlink(answers);
         first[i] = ask(self, "cold-ours", directory, "") / 1e6;
-        ask(self, "close-ours", directory, ""); /* leaves them */
+        ask(self, "close-ours", directory, ""); /* leaves a query cache */
         ours[i] = ask(self, "cold-ours", directory, "") / 1e6;
         evp[i] = ask(self, "cold-peer", file, provider) / 1e6;
         low[i] = ask(self, "cold-peer-low", file, provider) / 1e6;
@@ -509,7 +517,7 @@ static void measure_close(const char *self, const char *directory, const char *f
            median(durable, rounds), CLOSE_LIMIT);
 }
 
-/* What the processes do that are measured. */
+/* Runs one of the measured processes. */
 static int run_part(char **argv)
 {
     if (strcmp(argv[1], "close-ours") == 0)
@@ -531,7 +539,10 @@ static int run_part(char **argv)
     return 2;
 }
 
-/* Not a part of main(): the 90 KB of its variables would scatter those of the parts over the stack, and be measured. */
+/*
+ * Measures. Not a part of main(): the 90 KB of its variables would spread those of the parts over the stack, which
+ * would affect their time.
+ */
 __attribute__((noinline)) static int measure(void)
 {
     char self[PATH_MAX], build[PATH_MAX], folder[] = "/tmp/aoticache-bench-XXXXXX";
@@ -561,7 +572,7 @@ __attribute__((noinline)) static int measure(void)
     }
     report("run through the shim, two inputs of 6 elements", median(ours, RUN_ROUNDS), "ns",
            "the library's own code (a provider that does nothing)", median(own, RUN_ROUNDS), RUN_LIMIT);
-    /* Where the libraries lie in a process is chance, in steps of 64 KB, so the mean says more than the median. */
+    /* The addresses of libraries in a process are random, in steps of 64 KB, so the mean is better than the median. */
     for (size_t i = 0; i < rounds; i++) {
         nothing[i] = ask(empty, "", "", "") / 1024;
         ours[i] = ask(self, "resident-ours", directory, "") / 1024;

@@ -1,4 +1,4 @@
-"""What the benchmarks written in Python share: the short form, and lines about figures that were left out."""
+"""What the benchmarks written in Python share: the short form, and reporting figures that were left out."""
 import json
 import os
 
@@ -7,5 +7,5 @@ IS_QUICK = os.environ.get("BENCH_QUICK", "") not in ("", "0")
 
 
 def left_out(what, why):
-    """Tells scripts/bench which figures this run does not have, and why."""
+    """Reports to scripts/bench which figures this run does not have, and why."""
     print(json.dumps({"left_out": what, "why": why}), flush=True)

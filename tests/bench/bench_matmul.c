@@ -1,7 +1,7 @@
 /*
- * Benchmark of products of float32 matrices in the shim: with the BLAS that the machine has, beside the shim's own code
- * in plain C, in fresh processes that take turns. The peer is the same program on a search path where no BLAS can be
- * loaded. Where there is none anyway, both are the same and the ratio is about 1.
+ * Benchmark of multiplying float32 matrices in the shim: with the machine's BLAS, compared with the shim's own code in
+ * plain C, in fresh processes that alternate. The baseline is the same program with a search path on which no BLAS can
+ * be loaded. If there is none anyway, both are the same and the ratio is about 1.
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
@@ -64,7 +64,7 @@ static AtenTensorHandle square(const struct shim *shim, int64_t size)
     return tensor;
 }
 
-/* Nanoseconds of one product, the shortest of several measurements. */
+/* Prints the nanoseconds of one multiplication, the shortest of several measurements. */
 static int measure(int64_t size)
 {
     struct shim shim = load_shim();
@@ -98,7 +98,7 @@ static double ask(const char *program, int64_t size, const char *search_path)
     return strtod(line, NULL);
 }
 
-/* A folder with a file of the library's name that is none. */
+/* Makes a directory with a file of the library's name that is not a library. */
 static void hide_library(char folder[PATH_MAX])
 {
     static const char *const names[] = {"libopenblas.so.0"};

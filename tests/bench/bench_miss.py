@@ -1,15 +1,17 @@
-"""Benchmark: what a miss costs, with Inductor's code built for our container and built PyTorch's way (eager/inductor/).
+"""Benchmark: the cost of a miss, with Inductor's code built for our container and built PyTorch's way
+(eager/inductor/).
 
-- A miss in a warm worker: `abs`, `softmax`, `layer_norm`, `addmm` and a dynamic `add`, each of a shape of its own, the two
-  builds by turns, the median of ROUNDS.
-- The first miss of a machine: a worker's start, without anything that an earlier one left on the disk. The peer is
+- A miss in a warm worker: `abs`, `softmax`, `layer_norm`, `addmm` and a dynamic `add`, each with its own shape, the two
+  builds alternately, the median of ROUNDS.
+- The first miss of a machine: a worker's start, without files that an earlier one left on the disk. The baseline is
   torch.export and torch._inductor.aot_compile in a new Python, with empty caches too.
-- MANY misses of two workers at once, elapsed.
-- The size of the library of `abs`, and dlopen, create and delete of it in a fresh C process's stead: in this one, by turns.
+- MANY misses of two concurrent workers, elapsed time.
+- The size of the library of `abs`, and dlopen, create and delete of it, alternately, in this process instead of a fresh
+  C process.
 
-Else both are the same worker, the peer with a path to libaoticache_runtime.a that leads nowhere. Prints one JSON object per line
-(scripts/bench collects them). Environment: BUILD; BENCH_LONG: 64 misses instead of 8;
-BENCH_QUICK: the first miss of a machine alone.
+Otherwise both are the same worker, the baseline with a wrong path to libaoticache_runtime.a. Prints one JSON object per
+line (scripts/bench collects them). Environment: BUILD; BENCH_LONG: 64 misses instead of 8;
+BENCH_QUICK: only the first miss of a machine.
 """
 import ctypes
 import json
@@ -48,7 +50,7 @@ def numbers(*plain):
 
 
 def calls(n):
-    """Name to (operator, arguments, environment), of a size that no other `n` has."""
+    """Returns name to (operator, arguments, environment), with a size that no other `n` has."""
     none = {"kind": "none", "name": ""}
     return {
         "abs": ("aten::abs", [tensor(n, 8)], {}),
@@ -60,7 +62,7 @@ def calls(n):
 
 
 class Worker:
-    """A worker process; it has greeted when this returns."""
+    """Starts a worker process; it has sent its greeting when this returns."""
 
     def __init__(self, own, cache):
         share, lib = os.path.join(BUILD, "share", "aoticache"), os.path.join(BUILD, "lib")
@@ -85,7 +87,7 @@ class Worker:
         self.process.stdin.flush()
 
     def receive(self):
-        """The path of the library."""
+        """Returns the path of the library."""
         answer = json.loads(self.process.stdout.readline())
         if not answer["ok"] or (answer["built"]["by"] == "aoticache") != self.own:
             sys.exit(f"bench_miss: {answer}")
@@ -110,7 +112,7 @@ def row(name, unit, ours, theirs, target=None):
 
 
 def first_miss(own):
-    """Seconds; the worker, and its folder of PyTorch's files, which is warm then."""
+    """Returns seconds, the worker, and its directory of PyTorch's files, which is warm then."""
     cache = tempfile.mkdtemp()
     begin = time.monotonic()
     worker = Worker(own, cache)
@@ -119,7 +121,7 @@ def first_miss(own):
 
 
 def first_compile():
-    """Seconds of a Python that makes one library with PyTorch alone."""
+    """Returns the seconds of a Python process that makes one library with PyTorch alone."""
     program = ("import sys, torch\n"
                "class Abs(torch.nn.Module):\n"
                "    def forward(self, x):\n"
@@ -137,7 +139,7 @@ def first_compile():
 
 
 def many_misses(workers):
-    """Each worker gets its next request when it has answered."""
+    """Measures; each worker gets its next request when it has responded."""
     shapes = iter(range(1000, 1000 + MANY))
     begin, busy = time.monotonic(), {}
     for worker in workers:
@@ -155,7 +157,8 @@ def many_misses(workers):
 
 
 def load_seconds(path):
-    """dlopen, a container, its end. A copy under a name of its own, as the dynamic linker knows open files again."""
+    """Measures dlopen, creating and deleting a container. Uses a copy under a new name, since the dynamic linker
+    recognises open files."""
     libc = ctypes.CDLL(None)
     libc.dlopen.restype, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     libc.dlsym.restype, libc.dlsym.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
@@ -200,7 +203,7 @@ def main():
     row("miss: the first of a machine, worker start included", "s", first, first_compile(), 0.3)
     for name in calls(1):
         for worker in workers:
-            worker.seconds(calls(3)[name])  # what only the first of a kind does
+            worker.seconds(calls(3)[name])  # work that only the first of a kind does
         pairs = [[worker.seconds(calls(10 + i)[name]) for worker in workers] for i in range(ROUNDS)]
         row(f"miss: {name} in a warm worker", "s", *map(statistics.median, zip(*pairs)), 0.2)
     compare_libraries(*workers)

@@ -1,19 +1,21 @@
-"""Benchmarks of starting a whole model that is stored under a name, until its first output is there.
+"""Benchmarks of starting a whole model that is stored under a name, up to its first output.
 
-- Without PyTorch, in C: aoticache_model_open() and a run, against dlopen, create, mapping of the same files and a run, which
-  verifies nothing and finds nothing. peers/open_model.c is both.
-- Beside PyTorch: aoticache.load(name) and a call, against torch._inductor.aoti_load_package() and a call of the package that
-  PyTorch compiles of the same exported program. Both processes have imported everything and loaded another model before.
+- Without PyTorch, in C: aoticache_model_open() and a run, compared with dlopen, create, mapping of the same files and a
+  run, which verifies nothing and looks nothing up. peers/open_model.c has both.
+- With PyTorch: aoticache.load(name) and a call, compared with torch._inductor.aoti_load_package() and a call of the
+  package that PyTorch compiles from the same exported program. Both processes have imported everything and loaded
+  another model first.
 
-Every measurement is a fresh process; the kinds take turns. Outputs are compared with those of the module. Prints one JSON
-object per line, as scripts/bench collects them. `make bench-models`; it compiles for minutes the first time, keeps what it
-compiled in BUILD/bench-whole-models, and is not part of `make bench`.
+Every measurement is a fresh process; the kinds alternate. Outputs are compared with those of the module. Prints one
+JSON object per line, as scripts/bench collects them. `make bench-models`; it compiles for minutes the first time, keeps
+the compiled files in BUILD/bench-whole-models, and is not part of `make bench`.
 
     bench_models.py [--rounds 9] [--without-pytorch] [PART...]
 
---without-pytorch: only the first kind (a minute; the whole takes twenty). PART: only models whose names contain one of these.
+--without-pytorch: only the first kind (a minute; everything takes twenty). PART: only models whose names contain one of
+these.
 
-Environment: BUILD, the build folder.
+Environment: BUILD, the build directory.
 """
 import argparse
 import json
@@ -30,13 +32,13 @@ CACHE = os.path.join(FOLDER, "cache")
 PROVIDER = os.path.join(FOLDER, "libtorch_cpu.so")
 OPEN_MODEL = os.path.join(BUILD, "tests", "bench", "open_model")
 TO_PLAIN, TO_TORCH = 1.2, 0.5  # at most; docs/models-cache.md
-WARM_UP = "perceptron", "encoder"  # the second one for the first
+WARM_UP = "perceptron", "encoder"  # the first model warms up with the second
 
 
 # ---- the models ----
 
 def make(name):
-    """The module and its example, a tensor of ones."""
+    """Returns the module and its example, a tensor of ones."""
     import torch
     from torch import nn
 
@@ -78,7 +80,7 @@ def folder_of(name):
 
 
 def prepare(name):
-    """Compiles it both ways, and keeps its files and what the module answers."""
+    """Compiles it both ways, and keeps its files and the module's output."""
     import torch
 
     import aoticache
@@ -101,7 +103,7 @@ def prepare(name):
 
 
 def make_provider():
-    """A shim that has PyTorch's soname, which the plain program loads in PyTorch's place."""
+    """Makes a shim with PyTorch's soname, which the plain program loads instead of PyTorch."""
     with open(os.path.join(BUILD, "lib", "libaoticache_torchshim.so"), "rb") as file:
         shim = file.read()
     own, theirs = b"libaoticache_torchshim.so\0", b"libtorch_cpu.so\0"
@@ -109,7 +111,7 @@ def make_provider():
         file.write(shim.replace(own, theirs + bytes(len(own) - len(theirs)), 1))
 
 
-# ---- one measurement, in a process of its own ----
+# ---- one measurement, in a separate process ----
 
 def load(kind, name):
     import torch
@@ -137,7 +139,7 @@ def play(kind, name):
 
 
 def measure(kind, name):
-    """Milliseconds; fails where the output is wrong."""
+    """Returns milliseconds; fails if the output is wrong."""
     with open(os.path.join(folder_of(name), "about.json")) as file:
         about = json.load(file)
     if kind == "C":
@@ -167,12 +169,12 @@ def row(name, value, peer, peer_value, target):
 
 
 def take_turns(kinds, name, rounds):
-    """Medians of both kinds."""
+    """Returns the medians of both kinds."""
     times = {kind: [] for kind in kinds}
-    for pause in (0, 3, 0):  # the first ones have files to read, and digests to remember
+    for pause in (0, 3, 0):  # the first ones have files to read, and digests to record
         for kind in kinds:
             measure(kind, name)
-        time.sleep(pause)  # what the index says is kept when it has not changed for two seconds
+        time.sleep(pause)  # the query cache is kept if the index has not changed for two seconds
     for number in range(rounds):
         for kind in kinds if number % 2 else kinds[::-1]:
             times[kind].append(measure(kind, name))
@@ -180,7 +182,8 @@ def take_turns(kinds, name, rounds):
 
 
 def compare(name, rounds, is_short):
-    """Processes without PyTorch are short: they take more turns, and none after one that went through much memory."""
+    """Measures without PyTorch: processes are short, so there are more rounds, and none follows one that used much
+    memory."""
     ours, plain = take_turns(("C", "plain C"), name, rounds * 5)
     row(f"first output of {name}, without PyTorch", ours, "dlopen + create + map", plain, TO_PLAIN)
     if is_short:

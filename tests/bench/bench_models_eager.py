@@ -1,14 +1,15 @@
-"""Whole programs in eager PyTorch against the same with enable("safe"): what a user gains who changes one line.
+"""Whole programs in eager PyTorch compared with the same with enable("safe"): what a user gains by changing one line.
 
-Two processes play a program, one with PyTorch alone, one with operators enabled. The second one's results must be equal to the
-first one's within the program's tolerance, and all its kernels compiled and judged. Then they take turns, one series of steps
-each, so that both meet the same machine. Each is what a user would start: operators are not enabled and disabled again and
-again in one process, which leaves another heap behind (malloc takes a quarter of a small ResNet's time, and up to 4 % more or
-less by what was freed before). As processes differ by where their tensors lie, there are several pairs of them.
+Two processes run a program, one with PyTorch alone, one with operators enabled. The second one's results must equal the
+first one's within the program's tolerance, and all its kernels must be compiled and their trials finished. Then they
+alternate, one series of steps each, so that both run under the same conditions. Each is what a user would start:
+operators are not enabled and disabled repeatedly in one process, which would change the heap (malloc takes a quarter of
+a small ResNet's time, and up to 4 % more or less depending on earlier frees). As processes differ by the addresses of
+their tensors, there are several pairs of them.
 
-Times are of the processor, of all threads, and of the clock; a ratio is the median over all turns of a series' time to the mean
-of its two neighbours'. The share of served calls is hits by calls of operators that compute (views left out), as a
-TorchDispatchMode counts them, or by those that came to enabled operators, if these are more. A copy that another operator
+Times are processor time of all threads, and elapsed time; a ratio is the median, over all rounds, of a series' time to
+the mean of its two neighbours'. The share of served calls is hits by calls of operators that compute (views left out),
+as a TorchDispatchMode counts them, or by calls of enabled operators, if these are more. A copy that another operator
 makes, as addmm does of its bias, counts as neither.
 
 Prints one JSON object per line, as scripts/bench collects them (with more members), and the table of docs/pytorch.md on
@@ -16,7 +17,7 @@ standard error. `make bench-models-eager`; it compiles for minutes the first tim
 
     bench_models_eager.py [--threads 1,2] [--pairs 3] [--rounds 7] [PART...]   only programs whose names contain one of PART
 
-Environment: BUILD, the build folder.
+Environment: BUILD, the build directory.
 """
 import argparse
 import json
@@ -35,8 +36,8 @@ FOLDER = os.path.join(BUILD, "bench-models-cache")
 SERIES = 0.12  # seconds of one series
 GOAL, LIMIT, LEAST_SHARE = 0.90, 1.02, 0.50
 COPY, CLONE = "aten::copy_", "aten::clone"
-COPIES = (COPY, CLONE, "aten::_to_copy", "aten::_reshape_copy")  # each makes one
-#: Large tensors come from memory that the process keeps: else they may be new pages, or not, by chance.
+COPIES = (COPY, CLONE, "aten::_to_copy", "aten::_reshape_copy")  # each makes one copy
+#: Large tensors come from memory that the process keeps: otherwise they may or may not be new pages, by chance.
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
 
 
@@ -44,7 +45,7 @@ MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "400
 
 
 def results_of(eager_models, name):
-    """Of the fifth step."""
+    """Returns the results of the fifth step."""
     program = eager_models.make(name)
     for _ in range(4):
         program.step()
@@ -53,7 +54,8 @@ def results_of(eager_models, name):
 
 def settle(aoticache, step):
     """
-    Steps until everything is compiled and judged; the number of steps. What is called in a first step alone stays on trial.
+    Runs steps until everything is compiled and all trials are finished; returns the number of steps. Kernels that are
+    called only in the first step stay on trial.
     """
     quiet, steps, before = 0, 0, None
     while steps < 20000 and quiet < (3 if before is None or before[2] == 0 else 40):
@@ -69,7 +71,7 @@ def settle(aoticache, step):
 
 
 def count_calls(torch, step):
-    """Calls of operators in a step that compute something, and how many of these are copies."""
+    """Returns the calls of operators in a step that compute something, and how many of these are copies."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Counter(TorchDispatchMode):
@@ -87,7 +89,7 @@ def count_calls(torch, step):
 
 
 def time_series(step, steps):
-    """Seconds of a step: (of the processor, of the clock)."""
+    """Returns the seconds of a step: (processor time, elapsed time)."""
     clock, cpu = time.perf_counter(), time.process_time()
     for _ in range(steps):
         step()
@@ -95,14 +97,14 @@ def time_series(step, steps):
 
 
 def count_served(aoticache, step, copies):
-    """copies: how many the program itself makes in a step."""
+    """Returns the share of served calls. copies: the number that the program itself makes in a step."""
     before = aoticache.stats()
     step()
     after = aoticache.stats()
     def count(name, what):
         return getattr(after.operators[name], what) - getattr(before.operators[name], what)
 
-    own = max(0, copies - count(CLONE, "hits"))  # a clone that is served calls no copy
+    own = max(0, copies - count(CLONE, "hits"))  # a served clone does not call copy
     inside = max(0, count(COPY, "calls") - own)
     found = {one: after.total(one) - before.total(one) for one in ("hits", "calls", "calls_lost")}
     hits = count(COPY, "hits")
@@ -111,7 +113,7 @@ def count_served(aoticache, step, copies):
 
 
 def play_plain(name, threads, path):
-    """Writes its results to a file; then series of steps, as standard input asks for them."""
+    """Writes its results to a file; then runs series of steps, as standard input requests them."""
     import torch
     sys.path.insert(0, HERE)
     import eager_models
@@ -125,7 +127,7 @@ def play_plain(name, threads, path):
 
 
 def play_ours(name, threads, path, copies):
-    """Compares its results with those in the file; then the same."""
+    """Compares its results with those in the file; then does the same."""
     import torch
     sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "eager", "torch")]
     import aoticache
@@ -159,7 +161,7 @@ def start(name, threads, *words):
 
 
 def measure_pair(name, threads, rounds, path):
-    """(series of PyTorch alone, series of ours: one less, what the processes said)."""
+    """Returns (series of PyTorch alone, series of ours: one less, the reports of the processes)."""
     first = start(name, threads, "--plain", path)
     second = start(name, threads, "--ours", path, "--copies", str(first.first["copies"]))
     steps = first.first["steps"]
@@ -185,7 +187,7 @@ def measure(name, threads, arguments):
         return statistics.median(one[0] for pair in pairs for one in pair[which]) * 1e3
 
     said = pairs[-1][2]
-    # Operators that are one to the mode may call ours inside (the encoder's fast path does).
+    # Operators that the mode counts once may call enabled ones inside (the encoder's fast path does).
     share = said["hits"] / max(said["calls"], said["served_calls"])
     is_good = ratio(0) <= LIMIT and (share >= LEAST_SHARE or "training" not in name)
     return {

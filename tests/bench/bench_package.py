@@ -1,17 +1,18 @@
-"""Benchmarks of .pt2 packages, in fresh processes that take turns.
+"""Benchmarks of .pt2 packages, in fresh processes that alternate.
 
-The load of a package that was loaded before: by our loader in a process without PyTorch, by our loader in a process with
-PyTorch, and by torch._inductor.aoti_load_package. Processes with PyTorch have loaded another package before, so that what is
-imported and started once is not counted; the one without PyTorch has not. Time is that of the loading call alone (it hashes the
-package), bytes are what the process writes until all is closed.
+Loading a package that was loaded earlier: by our loader in a process without PyTorch, by our loader in a process with
+PyTorch, and by torch._inductor.aoti_load_package. Processes with PyTorch have loaded another package first, so that
+imports and one-time initialisation are not counted; the one without PyTorch has not. Time is that of the loading call
+alone (it hashes the package), bytes are those written by the process until everything is closed.
 
-The start of a program: whole processes, from their start to their end, that load a package and run it once. The package is in
-our cache. Each process has an empty TORCHINDUCTOR_CACHE_DIR of its own, as on a new machine or in a new container: PyTorch's
-loader then compiles trial programs to find out what the processor can do (https://github.com/pytorch/pytorch/issues/191715). A further row has PyTorch's
-loader with a directory that an earlier process filled. Processor seconds are those of the process and its children.
+Starting a program: whole processes, from their start to their end, that load a package and run it once. The package is
+in our cache. Each process has its own empty TORCHINDUCTOR_CACHE_DIR, as on a new machine or in a new container:
+PyTorch's loader then compiles trial programs to find out what the processor supports
+(https://github.com/pytorch/pytorch/issues/191715). A further row has PyTorch's loader with a directory that an earlier
+process filled. Processor seconds are those of the process and its children.
 
-Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_QUICK: three
-rounds of starts, no loads; BENCH_PACKAGE_ROUNDS.
+Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build directory; BENCH_QUICK:
+three rounds of starts, no loads; BENCH_PACKAGE_ROUNDS.
 """
 import json
 import os
@@ -30,8 +31,9 @@ import package_models
 
 ROUNDS = int(os.environ.get("BENCH_PACKAGE_ROUNDS", "3" if IS_QUICK else "5"))
 BIG_ELEMENTS = 16 << 20
-#: Importing torch is most of a start with our loader: a third may be added to it (a twentieth was measured). How long PyTorch's
-#: loader takes depends on how many trial programs this processor is worth, so that limit is only not to be slower.
+#: Importing torch is most of a start with our loader, which may add a third to it (a twentieth was measured). The time
+#: of PyTorch's loader depends on the number of trial programs for this processor, so there the limit is only not to be
+#: slower.
 IMPORT_LIMIT, PEER_LIMIT = 1.33, 1.0
 
 
@@ -41,13 +43,13 @@ def written():
 
 
 def private_kb():
-    """What no other process can share: anonymous memory, and pages of files that were written to."""
+    """Returns memory that no other process can share: anonymous memory, and written pages of files."""
     with open("/proc/self/smaps_rollup") as rollup:
         return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty"))
 
 
 def load_ours(what, directory):
-    """what: a package, or the key of one."""
+    """Measures a load. what: a package, or the key of one."""
     host = package_host.Host(directory)
     private = private_kb()
     begun, bytes_before = time.perf_counter(), written()
@@ -80,7 +82,7 @@ def play(kind, what, directory, warm_up):
 
 
 def make_big(folder):
-    """64 MiB of weights in a file of their own."""
+    """Makes a package with 64 MiB of weights in a separate file."""
     path = os.path.join(folder, "big.pt2")
     if not os.path.exists(path):
         import torch
@@ -141,7 +143,7 @@ STARTS = {
 
 
 def make_small():
-    """The path of the package that processes start with; it is compiled once per build folder."""
+    """Returns the path of the package that processes start with; it is compiled once per build directory."""
     folder = os.path.join(package_models.BUILD, "bench-packages")
     path = os.path.join(folder, "start.pt2")
     if not os.path.exists(path):
@@ -155,10 +157,10 @@ def make_small():
 
 
 def run_whole(command, inductor_directory):
-    """(seconds, processor seconds) of a process and its children, from its start to its end."""
+    """Returns (seconds, processor seconds) of a process and its children, from its start to its end."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": inductor_directory,
                    "PYTHONPATH": os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "eager", "torch")}
-    environment.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # it tells PyTorch the result of the trial programs
+    environment.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # it would give PyTorch the result of the trial programs
     begun = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -181,7 +183,7 @@ def compare_starts(directory):
     for _ in range(ROUNDS):
         for kind, command in commands.items():
             empty = tempfile.mkdtemp()
-            if kind == "filled":  # with what the process before it left
+            if kind == "filled":  # with files that the previous process left
                 shutil.rmtree(empty)
                 empty = kept
             found[kind].append(run_whole(command, empty))
@@ -197,7 +199,7 @@ def compare_starts(directory):
         row(f"start with a package, load_package{what}", "s", times["ours"], f"{peer}, Inductor's directory filled",
             times["filled"], PEER_LIMIT)
         row(f"start with a package, load_package, beside PyTorch alone{what}", "s", times["ours"], "import torch",
-            times["import"], IMPORT_LIMIT if what else None)  # by the clock a busy machine decides
+            times["import"], IMPORT_LIMIT if what else None)  # elapsed time depends on how busy the machine is
 
 
 def main():
@@ -214,7 +216,8 @@ def main():
     folder = package_models.packages()
     warm_up = os.path.join(folder, "blob.pt2")
     with tempfile.TemporaryDirectory() as directory:
-        # Of a large package the time is SHA-256's, over the package and over its objects; PyTorch verifies nothing.
+        # The time of a large package is that of SHA-256, over the package and over its objects; PyTorch verifies
+        # nothing.
         for name, path, target in (("1.5 MB", os.path.join(folder, "embedded.pt2"), 1.0),
                                    ("64 MB of weights", make_big(folder), None)):
             added = subprocess.run([TOOL, "add", "--json", path, warm_up, "--cache-dir", directory], check=True,

@@ -1,18 +1,18 @@
 /*
  * Benchmarks of remotes on the loopback: many kernels from Redis and nginx, the first one on a machine that has none,
- * and the check of a signature. The servers are started here, on free ports; where one is not installed, its lines
- * are missing.
+ * and the check of a signature. The servers are started here, on free ports; if one is not installed, its lines are
+ * missing.
  *
- * Both sides take turns in the same run, in fresh processes, and fetch the same frames of zstd from the same server:
+ * Both sides alternate in the same run, in fresh processes, and fetch the same frames of zstd from the same server:
  * - Ours is a pull into a new cache: lists, records, manifests and libraries are fetched, signatures checked, objects
  *   unpacked, hashed, stored under their digests and made durable, and an index is written.
- * - The peer of nginx is one curl for all objects (manifests, too) over one connection, then zstd -d, sync -f and
+ * - The baseline for nginx is one curl for all objects (manifests, too) over one connection, then zstd -d, sync -f and
  *   sha256sum.
- * - The peer of Redis is a bare loop of GETs on a socket, which is less than hiredis does, that unpacks in memory by
- *   libzstd and writes each file; then sync -f and sha256sum.
- * - The peer of one kernel does the same in a bare loop: it requests record, manifest and library on a socket, unpacks by
- *   libzstd, hashes, writes both files and waits for the disk as often as a store of one kernel does. The first kernel of a
- *   process pays for loading the module, libzstd and the connection; the next one does not.
+ * - The baseline for Redis is a bare loop of GETs on a socket, which is less than hiredis does, that unpacks in memory
+ *   with libzstd and writes each file; then sync -f and sha256sum.
+ * - The baseline for one kernel does the same in a bare loop: it requests record, manifest and library on a socket,
+ *   unpacks with libzstd, hashes, writes both files and waits for the disk as often as storing one kernel does. The
+ *   first kernel of a process pays for loading the module, libzstd and the connection; the next one does not.
  *
  * The libraries are pieces of this program's own code, each made unique, so that they compress as libraries do.
  * Prints one JSON object per line (scripts/bench collects them). BENCH_REMOTE_ENTRIES (256), BENCH_REMOTE_BYTES
@@ -48,19 +48,22 @@
 
 #define MOST_ROUNDS 64
 #define CHECKS 2000
-/* A pull checks signatures and writes records and an index besides: three tenths of the peer's time. */
+/* A pull also checks signatures and writes records and an index: three tenths of the baseline's time. */
 #define PULL_LIMIT 1.3
 /*
  * One kernel alone is recorded in an index, after a check of its signature; for the first one of a process the module and its
- * libraries are loaded and the index is made. 2.2 and 2 were measured with an fsync of 0.2 ms. On a slow disk both sides only
- * wait, so how often ours waits has a limit of its own.
+ * libraries are loaded and the index is made. 2.2 and 2 were measured with an fsync of 0.2 ms. On a slow disk both
+ * sides only wait, so the number of waits has a separate limit.
  */
 #define FIRST_LIMIT 3.5
 #define NEXT_LIMIT 2.5
 #define WAITS_LIMIT 1.25
-/* Encoding the statement and looking through the lists of keys are a quarter of what the signature itself takes. */
+/* Encoding the statement and searching the lists of keys may take a quarter of the time of the signature itself. */
 #define SIGNATURE_LIMIT 1.25
-/* How often a store of one kernel waits for the disk: for files, for their folders, for the index's transaction. */
+/*
+ * The number of waits for the disk when storing one kernel: for files, for their directories, for the index's
+ * transaction.
+ */
 #define WAITS 9
 #define SETTINGS " connect-timeout=5s timeout=60s"
 
@@ -68,7 +71,7 @@ static size_t rounds = 5;
 static aoticache_secret_key *signer;
 static char trusted[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
 
-/* What is on a server: a manifest and a library of each entry. */
+/* The files on a server: a manifest and a library of each entry. */
 struct kernel {
     aoticache_key key;
     char manifest[AOTICACHE_DIGEST_HEX_BYTES], library[AOTICACHE_DIGEST_HEX_BYTES];
@@ -80,7 +83,7 @@ struct server {
     const char *name;
     bool is_http;
     int port;
-    pid_t pid; /* 0: it is not there */
+    pid_t pid; /* 0: not installed */
     char url[128];
 };
 static struct server servers[2] = {{.name = "Redis"}, {.name = "nginx", .is_http = true}};
@@ -146,7 +149,7 @@ static int free_port(void)
     return ntohs(address.sin_port);
 }
 
-/* Whether it answers before ten seconds are over. */
+/* Returns whether the server responds within ten seconds. */
 static bool comes_up(struct server *server)
 {
     for (int i = 0; i < 200; i++) {
@@ -155,7 +158,7 @@ static bool comes_up(struct server *server)
             close(fd);
             return true;
         }
-        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) /* there is no such program */
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) /* the program does not exist */
             break;
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
@@ -268,7 +271,7 @@ static void make_source(void)
     aoticache_cache_close(cache);
 }
 
-/* What sha256sum is to check of what a peer fetched, and the addresses for curl. */
+/* Writes the list with which sha256sum checks what a baseline fetched, and the addresses for curl. */
 static void write_lists(void)
 {
     char path[600];
@@ -291,12 +294,12 @@ static void write_lists(void)
 
 struct times {
     double first, second; /* seconds */
-    int waits;            /* for the disk, by the second */
+    int waits;            /* waits for the disk, of the second one */
 };
 static struct times *shared;
 static atomic_int waits;
 
-/* A hook of base/syscalls.h, which sees SQLite's calls too. */
+/* Counts waits for the disk: a hook of base/syscalls.h, which sees SQLite's calls too. */
 static int count_wait(void *user, const char *call, const char *path)
 {
     (void)user, (void)path;
@@ -305,7 +308,7 @@ static int count_wait(void *user, const char *call, const char *path)
     return 0;
 }
 
-/* In a child, so that nothing is loaded yet. */
+/* Measures in a child, so that nothing is loaded yet. */
 static struct times in_child(void (*measure)(const struct server *), const struct server *server)
 {
     int result = 0;
@@ -392,7 +395,7 @@ static void get_two(const struct server *server)
     aoticache_cache_close(cache);
 }
 
-/* ---- the peers ---- */
+/* ---- the baselines ---- */
 
 /* Reads until there are `wanted` bytes. */
 static size_t read_until(int fd, char *buffer, size_t have, size_t wanted, size_t space)
@@ -406,7 +409,7 @@ static size_t read_until(int fd, char *buffer, size_t have, size_t wanted, size_
     return have;
 }
 
-/* One request on an open connection. *ret_body: in the buffer. Returns the size of the body. */
+/* Makes one request on an open connection. *ret_body: in the buffer. Returns the size of the body. */
 static size_t ask(const struct server *server, int fd, const char *name, char *buffer, size_t space, char **ret_body)
 {
     char request[300], *end = NULL, *length = NULL;
@@ -490,7 +493,10 @@ static void check_object(const struct peer *peer, const char *hex, size_t size)
         fail(hex, "what was fetched has another digest");
 }
 
-/* Fetches record, manifest and library; both files, and what stands for folders and index, are on the disk afterwards. */
+/*
+ * Fetches record, manifest and library; both files, and substitutes for directories and index, are on the disk
+ * afterwards.
+ */
 static void fetch_kernel(const struct peer *peer, const struct kernel *kernel)
 {
     const char *const objects[] = {kernel->manifest, kernel->library};
@@ -594,7 +600,7 @@ static void print_single(const struct server *server, const char *what, double v
     fflush(stdout);
 }
 
-/* Single kernels: more rounds, since each is short. */
+/* Compares fetches of single kernels, with more rounds, since each is short. */
 static void compare_gets(const struct server *server)
 {
     double values[4][MOST_ROUNDS], count_of_waits = 0;
@@ -623,7 +629,7 @@ static void compare_gets(const struct server *server)
 
 /* ---- a signature ---- */
 
-/* libcrypto's check of a message of the size of a statement. Both are in processor time. */
+/* Measures libcrypto's check of a message of the size of a statement. Both measurements are processor time. */
 static double check_bare(const uint8_t *message, size_t size, const uint8_t *signature)
 {
     EVP_PKEY *key = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, aoticache_secret_key_public(signer)->bytes, 32);
@@ -639,7 +645,7 @@ static double check_bare(const uint8_t *message, size_t size, const uint8_t *sig
     return (double)(bench_processor_ns() - begun) * 1e-9 / CHECKS;
 }
 
-/* What decides for one entry: its statement, its signature, the lists of keys. */
+/* Measures the decision for one entry: its statement, its signature, the lists of keys. */
 static double check_ours(aoticache_cache *cache, const aoticache_trust_claim *claim)
 {
     aoticache_trust_verdict verdict;

@@ -1,8 +1,8 @@
 /*
- * What a run costs its host: our runner against PyTorch's C++ one, in one process, on one library that PyTorch made
- * (abs of a tensor with one element), so that all that differs is the runner. Both borrow the input and drop the
- * output. PyTorch's is compiled here from its headers; where they, its libtorch or a C++ compiler are not there,
- * nothing is measured.
+ * Measures the host's cost of a run: our runner compared with PyTorch's C++ one, in one process, on one library that
+ * PyTorch made (abs of a tensor with one element), so that only the runner differs. Both borrow the input and drop the
+ * output. PyTorch's is compiled here from its headers; without them, its libtorch or a C++ compiler nothing is
+ * measured.
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
@@ -39,7 +39,7 @@ static const char *venv(void)
     return folder != NULL ? folder : "build/venv";
 }
 
-/* Compiled once per build folder. False without PyTorch. */
+/* Makes the library, once per build directory. Returns false without PyTorch. */
 static bool make_library(char ret_path[PATH_MAX])
 {
     char command[2 * PATH_MAX];
@@ -78,7 +78,7 @@ static void find(void *module, const char *name, void *ret_function)
     memcpy(ret_function, &symbol, sizeof symbol);
 }
 
-/* Brings libtorch into the process: our loader takes its functions from then on. */
+/* Loads libtorch into the process: our loader uses its functions from then on. */
 static torch_peer load_peer(const char *folder)
 {
     char path[PATH_MAX];
@@ -203,6 +203,6 @@ int main(void)
     else
         compare(&peer, library);
     fflush(stdout);
-    /* Not through exit(): PyTorch's runners are still there, and libtorch ends the process at its own pace. */
+    /* Do not use exit(): PyTorch's runners still exist, and libtorch is slow to end the process. */
     _exit(status == 0 ? 0 : 1);
 }

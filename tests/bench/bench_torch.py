@@ -1,25 +1,27 @@
 """Benchmark: PyTorch's operators from Python: plain eager, through PyTorch's own AOTI-eager, and with
-aoticache.enable(), all in one process and by turns, with one thread and with all; and ours with one compiled kernel in
-the operator's table and with 1 000.
+aoticache.enable(), all in one process and alternating, with one thread and with all; and ours with one compiled kernel
+in the operator's table and with 1 000.
 
-The 1 000 are libraries of their own, each loaded: kernels written in C for 1 000 shapes of `aten::abs`, since PyTorch's
-compiler would take an hour for them. They lie in a cache of their own, and the one kernel that they are compared with
-is of the same kind. All other kernels are PyTorch's compiler's.
+The 1 000 are separate libraries, each loaded: kernels written in C for 1 000 shapes of `aten::abs`, since PyTorch's
+compiler would take an hour for them. They are in a separate cache, and the one kernel that they are compared with is of
+the same kind. All other kernels come from PyTorch's compiler.
 
-Every process plays all configurations TURNS times, and there are ROUNDS processes; values are the least of all series,
-since other programs on the machine only add to them.
+Every process runs all configurations TURNS times, and there are ROUNDS processes; values are the minimum of all series,
+since other programs on the machine can only increase them.
 
-The small `aten::abs`, which has goals, is measured once more, in processes of one configuration each that run on one
-processor and take turns by the series, some milliseconds long: where other machines share the processor its speed halves
-and doubles within seconds, for all of them alike then. The ratio is the median of all turns' ratios.
+The small `aten::abs`, which has goals, is measured again, in processes of one configuration each that run on one
+processor and alternate after each series, some milliseconds long: if other machines share the processor its speed
+halves and doubles within seconds, which then affects all of them alike. The ratio is the median of the ratios of all
+rounds.
 
-Kernels are kept in $BUILD/bench-torch, $BUILD/bench-torch-many and $BUILD/bench-aoti-eager. Only the small `aten::abs` and
-the 1 000 are compiled where they are missing (a minute or two, once): the rest is left out, which is said, unless
+Kernels are kept in $BUILD/bench-torch, $BUILD/bench-torch-many and $BUILD/bench-aoti-eager. Only the small `aten::abs`
+and the 1 000 are compiled if they are missing (a minute or two, once): the rest is left out, which is reported, unless
 BENCH_LONG is set (some ten minutes more, once).
 
-BENCH_QUICK measures the small `aten::abs` and the first result alone, with 40 turns of one set of processes.
+BENCH_QUICK measures only the small `aten::abs` and the first result, with 40 rounds of one set of processes.
 
-Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG; BENCH_QUICK;
+Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build directory; BENCH_LONG;
+BENCH_QUICK;
 BENCH_ROUNDS: processes.
 """
 import atexit
@@ -39,7 +41,7 @@ from bench_lines import IS_QUICK, left_out
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER, FOLDER_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD, "bench-torch-many")
-#: AOTI-eager's kernels: bench_aoti_eager.py's one, and those of all cases.
+#: AOTI-eager's kernels: the one of bench_aoti_eager.py, and those of all cases.
 PEER_ONE, PEER_ALL = (os.path.join(BUILD, "bench-aoti-eager", name) for name in ("1-kernels", "all-kernels"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "1" if IS_QUICK else "3"))
 SERIES_TURNS, EACH_TURNS = (40, 0) if IS_QUICK else (100, 60)
@@ -54,8 +56,8 @@ SIZES = (1, 1000, 1000000)
 # ---- what is measured ----
 
 class Case(timeit.Timer):
-    """A statement and its local names. It is timed as torch.utils.benchmark does it: no function around it, and Python's
-    collector of cycles waits."""
+    """A statement and its local names. It is timed as by torch.utils.benchmark: no function around it, and Python's
+    garbage collector is off."""
 
     def __init__(self, statement, **names):
         super().__init__(statement, f"{', '.join(names)}, = given", globals={"given": tuple(names.values())})
@@ -65,7 +67,7 @@ class Case(timeit.Timer):
 
 
 def make_cases(torch):
-    """{name: case}; the chain is four operators."""
+    """Returns {name: case}; the chain has four operators."""
     F = torch.nn.functional
     cases = {SMALL: Case("op(x)", op=torch.abs, x=-torch.ones(SMALL_SHAPE))}
     for size in SIZES:
@@ -86,12 +88,12 @@ def make_cases(torch):
 
 
 def many_tensors(torch):
-    """The first is of the small case's shape."""
+    """Returns the tensors; the first has the small case's shape."""
     return [-torch.ones(SMALL_SHAPE[0] + i, SMALL_SHAPE[1]) for i in range(MANY)]
 
 
 def measure(case):
-    """Nanoseconds of one call, the least of some series."""
+    """Returns the nanoseconds of one call, the minimum of some series."""
     calls = 1
     while calls < MOST_CALLS and case.timeit(calls) < SERIES / 2:
         calls = min(MOST_CALLS, 2 * calls)
@@ -108,7 +110,7 @@ def import_ours():
 
 
 def compile_in_c(aoticache):
-    """From now on misses are compiled from eager/kernels, which is fast; modes that compile nothing are as ever."""
+    """Makes misses compile from eager/kernels, which is fast; modes that compile nothing do not change."""
     library = aoticache._library
 
     def create_hook(session):
@@ -123,14 +125,14 @@ def compile_in_c(aoticache):
 
 def enable(aoticache, mode="never", dynamic="never", operators=OPERATORS, folder=FOLDER):
     enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic, cache_dir=folder, workers=2, judge=False)
-    if enabled.pending:  # the bridge is compiled
+    if enabled.pending:  # the bridge is being compiled
         aoticache.wait()
         enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic)
     assert len(enabled.operators) == len(operators), f"{enabled}"
 
 
 def served_by(aoticache, call):
-    """Whether all its operators are answered by compiled kernels."""
+    """Returns whether compiled kernels answer all its operators."""
     call()
     before, _, after = aoticache.stats(), call(), aoticache.stats()
     return (after.total("hits") > before.total("hits") and after.total("fallbacks") == before.total("fallbacks")
@@ -138,9 +140,9 @@ def served_by(aoticache, call):
 
 
 def load_many(torch, aoticache, tensors):
-    """All kernels of the table become loaded, and compiled where they are missing."""
+    """Loads all kernels of the table, and compiles missing ones."""
     def call(tensor):
-        with torch.no_grad():  # is said for each thread
+        with torch.no_grad():  # set per thread
             torch.abs(tensor)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(call, tensors))
@@ -148,10 +150,10 @@ def load_many(torch, aoticache, tensors):
     assert counts.loaded >= len(tensors) and counts.fallbacks == 0, f"{counts}"
 
 
-# ---- in a process of its own: compiling ----
+# ---- in a separate process: compiling ----
 
 def play_compile(torch, everything):
-    """Returns the cases that kernels answer then."""
+    """Compiles; returns the cases that kernels answer then."""
     aoticache, cases = import_ours(), make_cases(torch)
     for mode in ("background", "wait"):
         enable(aoticache, mode=mode)
@@ -174,7 +176,7 @@ def play_compile_many(torch):
 
 
 def play_compile_peer(torch):
-    """AOTI-eager's own kernels for all cases. What it cannot compile is left out."""
+    """Compiles AOTI-eager's own kernels for all cases. Cases that it cannot compile are left out."""
     with AotiEager(torch, PEER_ALL, OPERATORS, may_compile=True):
         for name, call in make_cases(torch).items():
             try:
@@ -184,10 +186,10 @@ def play_compile_peer(torch):
     return {}
 
 
-# ---- in a process of its own: measuring ----
+# ---- in a separate process: measuring ----
 
 class AotiEager:
-    """PyTorch's AOTI-eager behind operators, with the kernels of a folder."""
+    """PyTorch's AOTI-eager for operators, with the kernels of a directory."""
 
     def __init__(self, torch, folder, operators, may_compile=False):
         self.torch, self.operators = torch, operators
@@ -211,7 +213,7 @@ class AotiEager:
         self.library._destroy()
 
     def stay(self):
-        """Until the process ends: a Library that nobody holds any more takes its kernels back."""
+        """Stays until the process ends: a Library without references unregisters its kernels."""
         atexit.register(self.__enter__().__exit__)
         try:
             self.torch.abs(self.torch.ones(3, 3, 3))
@@ -225,7 +227,7 @@ def has_table(folder):
 
 
 def measure_peer(torch, cases):
-    """With one kernel for the small case; the others where they were compiled."""
+    """Uses one kernel for the small case, and the others if they were compiled."""
     found = {}
     for folder, operators in ((PEER_ONE, OPERATORS[:1]), (PEER_ALL, OPERATORS)):
         if not has_table(folder):
@@ -252,10 +254,11 @@ def measure_ours(aoticache, cases):
 
 
 def play_turns(torch, names):
-    """{configuration: {case: nanoseconds}}. Before its first turn nothing of ours is registered with PyTorch."""
+    """Returns {configuration: {case: nanoseconds}}. Before our first round nothing of ours is registered with
+    PyTorch."""
     cases = {name: call for name, call in make_cases(torch).items() if name in names}
     aoticache, found = import_ours(), []
-    for _ in range(8):  # memory of that size comes from the heap from now on, in every configuration
+    for _ in range(8):  # from now on memory of this size comes from the heap, in every configuration
         torch.zeros(8000000)
     for _ in range(TURNS):
         found.append({"plain": {name: measure(call) for name, call in cases.items()}, "peer": measure_peer(torch, cases),
@@ -264,7 +267,7 @@ def play_turns(torch, names):
 
 
 def configure(torch, what, tensors):
-    """One of CONFIGURATIONS, for as long as the process lives."""
+    """Measures one of CONFIGURATIONS, until the process ends."""
     if what == "AOTI-eager":
         AotiEager(torch, PEER_ONE, OPERATORS[:1]).stay()
     elif what != "plain":
@@ -280,8 +283,8 @@ def configure(torch, what, tensors):
 
 
 def play_series(torch, what):
-    """For each line of standard input one series is measured, and the nanoseconds of a call are printed: of "small" the
-    small case's, of "each" a call's with each of the many tensors in turn."""
+    """For each line of standard input, measures one series and prints the nanoseconds of a call: for "small" of the
+    small case, for "each" of a call with each of the many tensors in turn."""
     tensors = many_tensors(torch)
     configure(torch, what, tensors)
     series = {"small": (make_cases(torch)[SMALL], MOST_CALLS, 1),
@@ -293,14 +296,14 @@ def play_series(torch, what):
 
 
 def play_first(torch, ours):
-    """Milliseconds to the first result of a compiled kernel, PyTorch being there."""
+    """Returns the milliseconds to the first result of a compiled kernel, with PyTorch imported already."""
     tensor, begun = -torch.ones(SMALL_SHAPE), time.perf_counter_ns()
     if ours:
         aoticache = import_ours()
         enable(aoticache, operators=OPERATORS[:1])
     else:
         peer = AotiEager(torch, PEER_ONE, OPERATORS[:1])
-        peer.__enter__()  # and kept: a Library that nobody holds any more takes its kernels back
+        peer.__enter__()  # and kept: a Library without references unregisters its kernels
     result = torch.abs(tensor)
     found = {"first": {"ms": (time.perf_counter_ns() - begun) / 1e6}}
     assert torch.equal(result, -tensor)
@@ -335,14 +338,14 @@ def command(what, threads=1, names=()):
 
 
 def run(what, threads=1, names=()):
-    # AOTI-eager warns that it is deprecated, once for each kernel.
+    # AOTI-eager warns once for each kernel that it is deprecated.
     environment = {**os.environ, "TORCH_LOGS": "-all"} if what == "compile-peer" else None
     done = subprocess.run(command(what, threads, names), env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def take_turns(configurations):
-    """{configuration: {"small" or "each": nanoseconds of every turn}}, all on one processor."""
+    """Returns {configuration: {"small" or "each": nanoseconds of every round}}, all on one processor."""
     processor = {min(os.sched_getaffinity(0))}
     processes = {what: AskedProcess(command("series", 1, [what]), preexec_fn=lambda: os.sched_setaffinity(0, processor))
                  for what in configurations}
@@ -358,7 +361,7 @@ def take_turns(configurations):
 
 
 def least(found):
-    """Of some {configuration: {case: value}}."""
+    """Returns the minimum of some {configuration: {case: value}}."""
     result = {}
     for one in found:
         for what, values in one.items():
@@ -376,7 +379,7 @@ def say(name, value, unit, peer, peer_value, target=None, ratio=None):
 
 
 def report_small():
-    """Every round has processes of its own: what a process' memory happens to look like counts too."""
+    """Measures. Every round has new processes: the random memory layout of a process has an effect, too."""
     rounds = [take_turns(tuple(what for what in CONFIGURATIONS if what != "AOTI-eager" or has_table(PEER_ONE)))
               for _ in range(ROUNDS)]
 
@@ -408,7 +411,7 @@ def report_all(found, threads):
 
 
 def compile_all():
-    """The cases that there are kernels for."""
+    """Returns the cases for which there are kernels."""
     thorough = bool(os.environ.get("BENCH_LONG"))
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     served = run("compile-all" if thorough else "compile-small")["served"]

@@ -1,7 +1,7 @@
 /*
- * Benchmarks of moving a cache: export, import and merge of kernels, beside tar, cp and sha256sum on the same files in
- * the same run, in turns. The files are pieces of this program's own code, each made unique, so that they compress as
- * libraries do. What is written is made durable by both sides: ours by itself, theirs by sync -f.
+ * Benchmarks of moving a cache: export, import and merge of kernels, compared with tar, cp and sha256sum on the same
+ * files in the same run, alternating. The files are pieces of this program's own code, each made unique, so that they
+ * compress as libraries do. Both sides make written files durable: ours by itself, theirs with sync -f.
  *
  * Prints one JSON object per line (scripts/bench collects them). BENCH_TRANSFER_ENTRIES (256), BENCH_TRANSFER_BYTES
  * (360000), BENCH_TRANSFER_ROUNDS (3). BENCH_QUICK=1 moves 64 kernels.
@@ -64,7 +64,7 @@ static void put(aoticache_cache *cache, size_t number)
     aoticache_request_free(request);
 }
 
-/* ---- what is measured: seconds ---- */
+/* ---- measurements in seconds ---- */
 
 static double export_once(void)
 {
@@ -122,7 +122,7 @@ static double merge_once(void)
     return seconds;
 }
 
-/* With the root of the bench as $0 and as its directory. */
+/* Runs a script with the benchmark's root as $0 and as working directory. */
 static double shell_once(const char *script)
 {
     int result = 0;
@@ -154,8 +154,8 @@ static double median(double *values)
 }
 
 /*
- * target: the largest ratio of the times; 0: none. 1.5 allows half of the time of tar and sha256sum for what those do not do:
- * records, the index, an order that is always the same. 2 allows as much again beside tar alone, which verifies nothing.
+ * Compares. target: the largest ratio of the times; 0: none. 1.5 allows half of the time of tar and sha256sum for the
+ * additional work: records, the index, a fixed order. 2 allows twice the time of tar alone, which verifies nothing.
  */
 static void compare(const char *name, double (*ours)(void), const char *peer, const char *script, double target)
 {

@@ -1,10 +1,11 @@
 /*
- * How fast a full verification reads a store, beside sha256sum over the same files with as many processes (find | xargs -P).
- * Two stores: few large libraries, where hashing is all, and many small ones, where opening and looking up is. Both take
- * turns in one run, from the page cache; medians over the rounds. Prints one JSON object per line.
+ * Measures how fast a full verification reads a store, compared with sha256sum over the same files with as many
+ * processes (find | xargs -P). There are two stores: few large libraries, dominated by hashing, and many small ones,
+ * dominated by opening and lookups. Both alternate in one run, from the page cache; medians over the rounds. Prints one
+ * JSON object per line.
  *
- * AOTICACHE_BENCH_ENTRIES: entries of the store of small ones (default 5000), in a directory of $TMPDIR, else /dev/shm.
- * BENCH_QUICK=1 verifies smaller stores.
+ * AOTICACHE_BENCH_ENTRIES: entries of the store of small ones (default 5000), in a directory of $TMPDIR, or else of
+ * /dev/shm. BENCH_QUICK=1 verifies smaller stores.
  */
 #include <inttypes.h>
 #include <sched.h>

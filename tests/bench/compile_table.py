@@ -1,14 +1,15 @@
 """Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/torch-compile.md).
 
-For each program of tests/python/compile_programs.py, in processes of their own: the seconds from installing the cache to the
-program's results, once PyTorch's compiler has been imported (two seconds more for everybody), and the processor's seconds of
-it, which a busy machine changes less,
-- with the cache exported and imported, an empty directory of PyTorch's and no compiler on the PATH,
-- PyTorch's own, with its local directory warm (the peer),
-- PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (one run, some programs).
-The first two by turns, the median of ROUNDS. What is served must start no process and give the bits of the process that
-compiled. Last, AT_ONCE processes that all start cold with one cache, against one, and that many that find everything in it;
-PyTorch alone beside them.
+For each program of tests/python/compile_programs.py, in separate processes: the seconds from installing the cache to
+the program's results, once PyTorch's compiler has been imported (two seconds more in every case), and the processor
+seconds, which depend less on other load,
+- with the cache exported and imported, an empty directory for PyTorch and no compiler on the PATH,
+- with PyTorch's own cache, its local directory warm (the baseline),
+- with PyTorch's portable artifacts loaded into an empty directory, for which it needs a compiler (one run, some
+  programs).
+The first two alternate, with the median of ROUNDS. Served programs must start no process and give the bits of the
+process that compiled. Last, AT_ONCE processes that all start cold with one cache, compared with one process, and
+AT_ONCE that find everything in it; and the same with PyTorch alone.
 
 Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile [PROGRAMS='...']`. It takes
 half an hour. Programs whose package is not installed (transformers, torchvision; PYTHONPATH may have them) are skipped.
@@ -27,7 +28,7 @@ import traceback
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(TOP, "tests", "python"), os.path.join(TOP, "eager", "torch")]
 import compile_programs  # noqa: E402
-import torch._inductor.compile_fx  # noqa: E402, F401 - for the processes that are forked
+import torch._inductor.compile_fx  # noqa: E402, F401 - for the forked processes
 
 sys.dont_write_bytecode = False  # an installed package has its bytecode; without it each process would compile the package
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -39,7 +40,7 @@ PORTABLE = ("pointwise", "chain", "dynamic", "training", "attention", "bert")  #
 
 
 class Folders:
-    """Temporary folders, removed at the end."""
+    """Temporary directories, removed at the end."""
 
     def __init__(self):
         self.top = tempfile.mkdtemp(prefix="aoticache-bench-")
@@ -54,8 +55,8 @@ def variables(cache):
 
 
 class Player:
-    """A process that plays programs. It is forked from this one, which has imported PyTorch's compiler and done nothing with
-    it, so that the import is paid once."""
+    """A process that runs programs. It is forked from this one, which has imported PyTorch's compiler and done nothing
+    with it, so that the import happens once."""
 
     def __init__(self, words, environment):
         self.words = words
@@ -88,7 +89,7 @@ class Player:
 
 
 def start(folders, *words, inductor=None, cache="", compiler=True):
-    """A process that plays programs; without a cache PyTorch is left alone."""
+    """Starts a process that runs programs; without a cache PyTorch is not changed."""
     environment = {**variables(cache), "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
     if not compiler:
         environment["PATH"] = folders.make()
@@ -96,7 +97,7 @@ def start(folders, *words, inductor=None, cache="", compiler=True):
 
 
 def finish(player):
-    """What it reported; `seconds`, `processor` and `compiler` of setting up and the last program together."""
+    """Returns its report; `seconds`, `processor` and `compiler` are of setup and the last program together."""
     found = player.result()
     for name, program in found["programs"].items():
         if not program["same"]:
@@ -119,7 +120,7 @@ def report(name, value, peer, peer_value, target=None, unit="s"):
 
 
 def moved(folders, cache):
-    """The cache as another machine gets it."""
+    """Returns the cache as another machine receives it."""
     archive, other = os.path.join(folders.make(), "warm.tar"), os.path.join(folders.make(), "cache")
     subprocess.run([TOOL, "export", archive], env=variables(cache), check=True, capture_output=True)
     subprocess.run([TOOL, "import", archive], env=variables(other), check=True, capture_output=True)
@@ -127,7 +128,7 @@ def moved(folders, cache):
 
 
 def check(name, filled, served):
-    """A served program starts nothing, compiles nothing and gives the same bits."""
+    """Checks that a served program starts nothing, compiles nothing and gives the same bits."""
     counts = served["counts"]["inductor-cpp"]
     said = [one for one in served["warnings"] if "aoticache" in one]
     if served["started"] or counts["misses"] or said:
@@ -137,7 +138,8 @@ def check(name, filled, served):
 
 
 def fill(folders, names):
-    """One process without the cache and one with it play all programs: a directory of PyTorch's, a cache, and what came out."""
+    """Runs all programs in one process without the cache and one with it; returns PyTorch's directory, the cache, and
+    the results."""
     own, cache = folders.make(), os.path.join(folders.make(), "cache")
     finish(start(folders, *names, inductor=own))
     filled = finish(start(folders, *names, cache=cache))
@@ -145,7 +147,7 @@ def fill(folders, names):
 
 
 def measure(folders, own, cache, filled, name):
-    """The ratios to PyTorch's warm directory `own`, and to its artifacts."""
+    """Prints the ratios to PyTorch's warm directory `own`, and to its artifacts."""
     artifacts = os.path.join(folders.make(), "artifacts")
     ours, warm = [], []
     for _ in range(ROUNDS):
@@ -168,8 +170,8 @@ def measure(folders, own, cache, filled, name):
 
 
 def at_once(folders, name, cached):
-    """One process, and then AT_ONCE that start together, cold, with one cache, or with one directory of PyTorch's. The same
-    number once more finds everything there: what no cache can save."""
+    """Runs one process, and then AT_ONCE that start together, cold, with one cache, or with one directory for PyTorch.
+    The same number again finds everything there: the cost that no cache can save."""
     what = "torch.compile" if cached else "PyTorch alone"
     goal = TOGETHER if cached else None
     results = []
@@ -192,7 +194,7 @@ def at_once(folders, name, cached):
 
 
 def once_each(name, together, alone):
-    """Each artifact is made by one of the processes."""
+    """Checks that each artifact is made by one of the processes."""
     for kind, title in (("inductor-cpp", "libraries compiled"), ("inductor-graph", "graphs lowered"),
                         ("aotautograd", "results of AOTAutograd made")):
         made = sum(one["counts"][kind]["misses"] for one in together)

@@ -1,5 +1,5 @@
-"""The programs of bench_models_eager.py: small models as people write them, with what a step of each of them is. Every
-program is made anew from one seed, so that two processes that play it have the same numbers.
+"""The programs of bench_models_eager.py: small models as users write them, each with the definition of a step. Every
+program is made from one seed, so that two processes that run it have the same numbers.
 """
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -57,7 +57,7 @@ class ResNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM whose cell is written out, as variants of it are."""
+    """An LSTM whose cell is written out, as in its variants."""
 
     def __init__(self, features=32, hidden=64, classes=8):
         super().__init__()
@@ -75,7 +75,7 @@ class Recurrent(nn.Module):
 
 
 class Root(nn.Module):
-    """RMSNorm and the rest of GPT's newer relatives are written out in many models."""
+    """RMSNorm and other parts of newer relatives of GPT are written out in many models."""
 
     def __init__(self, width):
         super().__init__()
@@ -121,7 +121,7 @@ class Gpt(nn.Module):
 
 @dataclass
 class Program:
-    """step() does one, and returns what of it is compared: tensors."""
+    """step() does one step, and returns the tensors to compare."""
 
     step: Callable[[], list]
     tolerance: float
@@ -152,7 +152,7 @@ def train(model, make_optimizer, loss_of, *inputs, tolerance=1e-3):
 
 def sample(model, prompt, tolerance=1e-3):
     """
-    16 tokens, one after the other, with a temperature and of the 20 best; drawn by numbers that are the same every time.
+    Draws 16 tokens, one after the other, with a temperature, from the 20 best; with the same random numbers every time.
     """
     model.eval()
     draws = torch.rand(16, prompt.shape[0], 1)

@@ -1,7 +1,8 @@
-"""What a program pays after the judgement: the time of a call relative to plain PyTorch, for operators of the preset "safe",
-dtypes and sizes. Kernels are compiled for all of them, some minutes, once (the cache is below build/); then the same calls
-are made until nothing is on trial any more, and are measured by turns with operators enabled and disabled, in one process
-with one thread, from Python. Kernels that lose are PyTorch's calls; the promise is that no ratio is above 1.05.
+"""Measures the cost for a program after all trials: the time of a call relative to plain PyTorch, for operators of the
+preset "safe", dtypes and sizes. Kernels are compiled for all of them, some minutes, once (the cache is below build/);
+then the same calls are made until no kernel is on trial any more, and are measured alternately with operators enabled
+and disabled, in one process with one thread, from Python. For slower kernels PyTorch is called; the promise is that no
+ratio is above 1.05.
 
     make bench-judge        the table, and which ratios are above the limit
     judge_table.py PART...  only cases whose names contain one of these: "float32", "abs", "1000000"
@@ -16,8 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER = os.path.join(BUILD, "bench-judge-cache")
 LIMIT = 1.05
-ROUNDS = 15  # of each kind, by turns; in time of the processor, since other programs may want it
-#: Large results come from memory that the process keeps, in every round: else they may be new pages, or not, by chance.
+ROUNDS = 15  # of each kind, alternating; in processor time, because of other programs
+#: Large results come from memory that the process keeps, in every round: otherwise they may or may not be new pages, by
+#: chance.
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "100000000"}
 SERIES = 0.004  # seconds of one series
 SIZES = (1, 100, 10_000, 1_000_000)
@@ -68,7 +70,8 @@ def import_ours():
 
 
 def settle(aoticache, case, operator):
-    """Calls until the case's kernel is judged, which its operator says: nothing is on trial, and something was called."""
+    """Calls until the trial of the case's kernel is finished: its operator has nothing on trial, and something was
+    called."""
     for _ in range(60):
         for _ in range(8):
             case.run()
@@ -78,12 +81,12 @@ def settle(aoticache, case, operator):
 
 
 def compile_all(aoticache, cases):
-    """Kernels for all, by the worker, and what could not be compiled is PyTorch's."""
+    """Compiles kernels for all with the worker; calls that cannot be compiled use PyTorch."""
     for operator, of in cases.items():
         aoticache.enable(operator, mode="background", cache_dir=FOLDER, workers=2, judge=False)
         aoticache.wait()
         queued = -1
-        while queued < (queued := aoticache.stats().operators[operator].queued):  # not all may be queued at once
+        while queued < (queued := aoticache.stats().operators[operator].queued):  # the queue may not take all at the same time
             for case in of:
                 case.run()
             aoticache.wait()
@@ -91,7 +94,7 @@ def compile_all(aoticache, cases):
 
 
 def play(aoticache, operator, case):
-    """(nanoseconds of plain PyTorch, the ratio, whether the kernel answers)."""
+    """Returns (nanoseconds of plain PyTorch, the ratio, whether the kernel answers)."""
     case.size_series()
     found = {"plain": [], "ours": []}
     ratios = []

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static char root[512]; /* the folder of the benchmark */
-static char *code;     /* of this program */
+static char root[512]; /* the directory of the benchmark */
+static char *code;     /* this program's code */
 static size_t code_size;
-static size_t entries = 256, bytes = 360000; /* how many files, and how large each is */
+static size_t entries = 256, bytes = 360000; /* the number of files, and the size of each */
 
-/* Says what went wrong, and ends the program. */
+/* Prints what went wrong, and ends the program. */
 static void fail(const char *what, const char *detail);
 
 static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)

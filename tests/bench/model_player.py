@@ -1,10 +1,12 @@
-"""One of the three that model_times.py measures, in a process of its own: our runtime, PyTorch's loader, or ONNX Runtime.
+"""One of the three runtimes that model_times.py measures, in a separate process: our runtime, PyTorch's loader, or ONNX
+Runtime.
 
     model_player.py ours|torch|onnxruntime FOLDER THREADS OUTPUTS PACKAGE...
 
-Loads the files PACKAGE... of FOLDER, each with a first run on the inputs input*.npy, and writes the outputs to OUTPUTS (empty:
-nowhere). Prints one line of JSON: when the first output was there (seconds of the monotonic clock), how long the imports took,
-the largest resident memory until then. Then each line "PACKAGE SECONDS" of its input is answered by the times of some runs.
+Loads the files PACKAGE... of FOLDER, each with a first run on the inputs input*.npy, and writes the outputs to OUTPUTS
+(empty: nowhere). Prints one line of JSON: the time of the first output (seconds of the monotonic clock), the time of
+the imports, the peak of resident memory until then. Then it responds to each line "PACKAGE SECONDS" of its input with
+the times of some runs.
 """
 import glob
 import json
@@ -78,7 +80,7 @@ def main():
     for line in sys.stdin:
         package, seconds = line.split()
         run, times, end = runs[package], [], time.perf_counter() + float(seconds)
-        run(inputs)  # others ran before it: its memory is no longer in the processor's caches
+        run(inputs)  # others ran in between: its memory is no longer in the processor's caches
         while len(times) < LEAST_RUNS or time.perf_counter() < end:
             begun = time.perf_counter()
             run(inputs)

@@ -45,7 +45,7 @@ SECONDS = 0.12  # of one turn
 FRESH_ROUNDS = 3
 THREADS = (1, 2)
 LIMIT = models.TOLERANCE["rtol"]
-TO_TORCH, TO_TORCH_ANY, TO_ONNX = 1.0, 1.15, 1.0  # at most: geometric means, and any model's
+TO_TORCH, TO_TORCH_ANY, TO_ONNX = 1.0, 1.15, 1.0  # limits: of geometric means, and of any model
 PACKAGES = {"default": False, "frozen": True}  # Inductor's `freezing`
 KINDS = {"ours": ["default.pt2", "frozen.pt2"], "torch": ["default.pt2", "frozen.pt2"], "onnxruntime": ["model.onnx"]}
 
@@ -105,7 +105,7 @@ def export_onnx(torch, module, inputs, path):
 def attempt(make):
     try:
         return make()
-    except Exception as error:  # the document says why
+    except Exception as error:  # the reason is in the document
         return short(error)
 
 
@@ -165,7 +165,7 @@ class Failed(Exception):
 
 
 class Player(AskedProcess):
-    """A process that has loaded a model's files and waits to be told to run them."""
+    """A process that has loaded a model's files and waits for requests to run them."""
 
     def __init__(self, kind, name, threads, packages, outputs=""):
         words = [sys.executable, "-W", "ignore", PLAYER, kind, directory_of(name), str(threads), outputs, *packages]

@@ -1,11 +1,12 @@
-"""Benchmark: Triton's kernels from the cache beside Triton's own directory (docs/torch-compile.md).
+"""Benchmark: Triton's kernels from the cache compared with Triton's own directory (docs/torch-compile.md).
 
-Compiles KERNELS kernels for an H100 (GPUTarget("cuda", 90, 32), which needs no GPU) in one process, and asks for all of them
-in others: with Triton's own cache manager and its directory warm, with aoticache.triton and its directory warm, with
-aoticache.triton in an empty directory, and both after the directory was moved. Counts the files that each has for them.
+Compiles KERNELS kernels for an H100 (GPUTarget("cuda", 90, 32), which needs no GPU) in one process, and looks all of
+them up in others: with Triton's own cache manager and its directory warm, with aoticache.triton and its directory warm,
+with aoticache.triton in an empty directory, and both after the directory was moved. Counts the files that each has for
+them.
 
-Prints one JSON object per line, as the benchmarks of `make bench` do. It says so and ends well where triton is not installed
-(PYTHONPATH may have it). By hand: build/venv/bin/python tests/bench/triton_table.py [KERNELS]
+Prints one JSON object per line, as the benchmarks of `make bench` do. If triton is not installed, it reports that and
+exits with 0 (PYTHONPATH may have it). By hand: build/venv/bin/python tests/bench/triton_table.py [KERNELS]
 """
 import importlib.util
 import json
@@ -49,7 +50,7 @@ print(json.dumps({"seconds": time.perf_counter() - begun, "processor": time.proc
 
 
 def run(file, directory, cache=""):
-    """Asks for all kernels; with a cache through aoticache.triton, else through Triton's own manager."""
+    """Looks all kernels up; with a cache through aoticache.triton, otherwise through Triton's own manager."""
     more = filter(None, (os.path.join(TOP, "eager", "torch"), os.environ.get("PYTHONPATH")))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(more), "AOTICACHE_HOME": BUILD, "AOTICACHE_CONFIG": "",
                  "TRITON_CACHE_DIR": directory}
@@ -62,7 +63,7 @@ def run(file, directory, cache=""):
 
 
 def moved(folder, cache):
-    """The cache as another machine gets it."""
+    """Returns the cache as another machine receives it."""
     archive, other = os.path.join(folder, "kernels.tar"), os.path.join(folder, "other")
     for command, directory in (("export", cache), ("import", other)):
         subprocess.run([TOOL, command, archive], env={**os.environ, "AOTICACHE_DIR": directory, "AOTICACHE_CONFIG": "",

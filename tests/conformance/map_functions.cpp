@@ -1,7 +1,7 @@
 /*
- * A host in C++ that hands its constants over in a std::unordered_map<std::string, AtenTensorHandle>, as PyTorch's own
- * runner does: every exported function that takes one, on the kernel library tests/hosts/kernels/affine.c, which is linked
- * into this program together with the shim.
+ * A host in C++ that passes its constants in a std::unordered_map<std::string, AtenTensorHandle>, as PyTorch's own
+ * runner does: every exported function that takes one, on the kernel library tests/hosts/kernels/affine.c, which is
+ * linked into this program together with the shim.
  */
 #include "runtime/abi.h"
 
@@ -47,7 +47,7 @@ AtenTensorHandle wrap(std::vector<float> &data, std::vector<int64_t> sizes)
     return tensor;
 }
 
-/* All constants with one value each: then an output is (4 * x * weight + bias) * scale + traced. */
+/* Constants with one value each: an output is (4 * x * weight + bias) * scale + traced. */
 struct constants {
     std::vector<float> weight, bias, scale, traced;
     constant_map map;
@@ -72,7 +72,7 @@ float expected(float value)
     return (4 * value + value) * value + value;
 }
 
-/* The first element of the output for an input of ones; -1 where the run fails. `run` takes inputs and outputs. */
+/* Returns the first element of the output for an input of ones; -1 if the run fails. `run` takes inputs and outputs. */
 template <typename Run> float first_output(Run run)
 {
     std::vector<float> x(rows * in, 1);
@@ -143,7 +143,7 @@ void try_container()
         some->free_tensors();
 }
 
-/* The handles of the maps are taken. */
+/* Tests models, which take the handles of the maps over. */
 void try_model()
 {
     AOTInductorModelHandle model = nullptr;

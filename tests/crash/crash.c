@@ -1,11 +1,12 @@
 /*
- * crash: dies at every step that changes the disk, and looks at what is left.
+ * crash: dies at every step that changes the disk, and checks the result.
  *
- * For each operation a first run counts the calls that pass the syscall hooks, SQLite's included. Then, for every one of them, a
- * child performs the operation on a cache of its own and is killed with SIGKILL right before that call. Afterwards a new
- * process opens the cache: all that had been reported as stored is found and verifies, nothing is damaged or missing, the
- * interrupted operation succeeds when it is done again, and a collection leaves no leftovers. Prints one line per
- * operation; exits with 1 on the first failure. CRASH_STRIDE: only before every n-th call, 1 unless it is set.
+ * For each operation a first run counts the calls that pass the syscall hooks, SQLite's included. Then, for every one
+ * of them, a child performs the operation on a separate cache and is killed with SIGKILL right before that call.
+ * Afterwards a new process opens the cache: everything that had been reported as stored is found and verifies, nothing
+ * is damaged or missing, the interrupted operation succeeds when repeated, and a collection leaves no leftovers. Prints
+ * one line per operation; exits with 1 on the first failure. CRASH_STRIDE: kills only before every n-th call, default
+ * 1.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +28,7 @@
 #include "tests/helpers/cache_process.h"
 
 #define STORED 3   /* entries that every cache has before the operation */
-#define NEW_KEY 10 /* the one that the operation puts */
+#define NEW_KEY 10 /* the key that the operation puts */
 #define NEW_RECORD (NEW_KEY + 5)
 #define MAX_STEPS 5000
 
@@ -39,7 +40,7 @@ static char directory[600];
 struct counter {
     long calls;
     long die_at; /* -1: never */
-    int pipe_fd; /* told the name of the call before dying */
+    int pipe_fd; /* receives the name of the call before the child dies */
 };
 
 static struct counter counter = {.die_at = -1, .pipe_fd = -1};
@@ -58,9 +59,9 @@ static int at_call(void *user, const char *call, const char *path)
     return 0;
 }
 
-/* ---- what is stored ---- */
+/* ---- stored entries ---- */
 
-/* Two files for even numbers, one for odd ones. */
+/* Puts an entry: two files for even numbers, one for odd ones. */
 static aoticache_status put(aoticache_cache *cache, int number, aoticache_error *ret_error)
 {
     return put_numbered(cache, root, number, number, number % 2 == 0, ret_error);
@@ -179,14 +180,14 @@ static aoticache_status do_repair(aoticache_cache *cache, aoticache_error *ret_e
     return aoticache_cache_verify(cache, &options, NULL, NULL, NULL, NULL, ret_error);
 }
 
-/* Opening a cache whose index is damaged builds a new one: the open itself is the operation. */
+/* Does nothing: opening a cache with a damaged index builds a new one, so the open itself is the operation. */
 static aoticache_status do_nothing(aoticache_cache *cache, aoticache_error *ret_error)
 {
     (void)cache, (void)ret_error;
     return AOTICACHE_OK;
 }
 
-/* ---- what is there before, and what must be there after ---- */
+/* ---- the state before, and the required state after ---- */
 
 static void damage(const aoticache_digest *digest)
 {
@@ -232,11 +233,11 @@ static void damage_index(void)
 struct operation {
     const char *name;
     aoticache_status (*perform)(aoticache_cache *cache, aoticache_error *ret_error);
-    void (*spoil)(void); /* done to the cache before; may be NULL */
-    int puts;            /* the key that is there once it has been reported done; 0: none */
+    void (*spoil)(void); /* changes the cache first; may be NULL */
+    int puts;            /* the key that must exist once success was reported; 0: none */
     bool keeps_first;    /* entry 1 must survive */
     bool keeps_others;   /* entries 2 and up must survive */
-    bool spoils_record;  /* but for entry 3 */
+    bool spoils_record;  /* except entry 3 */
 };
 
 static const struct operation operations[] = {
@@ -265,7 +266,9 @@ static void prepare(const struct operation *operation)
         operation->spoil();
 }
 
-/* In a child: the operation with the syscall hook on; says "S" on the pipe when it has been reported done. */
+/*
+ * Runs in a child: performs the operation with the syscall hook on; writes "S" to the pipe after it reported success.
+ */
 static void perform_and_die(const struct operation *operation, long die_at, int pipe_fd)
 {
     aoticache_error error = {.message = ""};
@@ -358,7 +361,7 @@ static int count_names(const char *folder)
     return count > 2 ? count - 2 : 0;
 }
 
-/* What a fresh process finds, and the operation again. */
+/* Checks what a fresh process finds, and repeats the operation. */
 static void check_after(const struct operation *operation, const struct outcome *outcome, const char *when)
 {
     aoticache_error error = {.message = ""};
@@ -394,8 +397,8 @@ static void in_child(void (*check)(const struct operation *, const struct outcom
 }
 
 /*
- * Until a child comes through alive: then each of its steps has been the one before which a child died. How many there are
- * differs a little between runs (batches that are bounded by time, waits for a lock), so the count of one run is no bound.
+ * Runs the operation until a child survives: then a child has died before each of its steps. The number of steps varies
+ * a little between runs (batches bounded by time, waits for a lock), so the count of one run is not a bound.
  */
 static void run_operation(const struct operation *operation)
 {

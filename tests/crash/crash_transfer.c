@@ -1,10 +1,11 @@
 /*
- * crash_transfer: dies at every step of an import and of a merge that changes the disk, and looks at what is left.
+ * crash_transfer: dies at every step of an import and of a merge that changes the disk, and checks the result.
  *
- * As crash.c does for the other operations: a first run counts the calls that pass the syscall hooks, SQLite's included; then
- * for every one of them a child is killed right before it. Afterwards nothing in the target is damaged, missing or
- * foreign, what was reported as stored is found, every entry that is found has its signature, the same operation succeeds
- * when it is done again, and a collection leaves nothing behind. CRASH_STRIDE: only every n-th call, 3 unless it is set; 1 for all of them.
+ * It works as crash.c does for the other operations: a first run counts the calls that pass the syscall hooks, SQLite's
+ * included; then for every one of them a child is killed right before it. Afterwards nothing in the target is damaged,
+ * missing or foreign, what was reported as stored is found, every entry that is found has its signature, the same
+ * operation succeeds when repeated, and a collection leaves no leftovers. CRASH_STRIDE: only every n-th call, default
+ * 3; 1 for all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +49,7 @@ static int at_call(void *user, const char *call, const char *path)
     return 0;
 }
 
-/* Two files for even numbers, one for odd ones. */
+/* Puts an entry: two files for even numbers, one for odd ones. */
 static void put(aoticache_cache *cache, int number)
 {
     aoticache_error error = {.message = ""};
@@ -92,7 +93,7 @@ static void in_child(operation_fn operation)
     exit(0);
 }
 
-/* Whether it was killed. */
+/* Runs a child. Returns whether it was killed. */
 static bool run_child(operation_fn operation, long call)
 {
     int result = 0;
@@ -110,7 +111,7 @@ static bool run_child(operation_fn operation, long call)
     return WIFSIGNALED(result);
 }
 
-/* ---- what is left ---- */
+/* ---- checks ---- */
 
 static bool require_signature(void *user, const aoticache_entry *entry)
 {
@@ -138,7 +139,7 @@ static void check_after(const char *name, long call, operation_fn operation)
     aoticache_cache *cache = open_in(target_path);
     aoticache_verify_report report = verify(cache, where);
     check_signatures(cache);
-    if (call % 2 != 0) { /* what a repair puts back has them too */
+    if (call % 2 != 0) { /* entries restored by a repair have signatures too */
         aoticache_verify_options repairing = AOTICACHE_VERIFY_OPTIONS_INIT;
         repairing.repair = true;
         if (aoticache_cache_verify(cache, &repairing, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
@@ -186,7 +187,7 @@ static bool add_artifact(void *user, const aoticache_entry *entry)
     return true;
 }
 
-/* By a key that the processes trust, as their environment says. */
+/* Signs all entries with a key that the processes trust through their environment. */
 static void sign_all(aoticache_cache *source)
 {
     char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
@@ -212,7 +213,7 @@ static void prepare(void)
 {
     const char *parent = getenv("TMPDIR");
     if (parent == NULL && access("/dev/shm", W_OK | X_OK) == 0)
-        parent = "/dev/shm"; /* a killed process is no power loss: the hundreds of syncs need not reach a disk */
+        parent = "/dev/shm"; /* killing is not a power loss: the hundreds of syncs need not reach a disk */
     snprintf(root, sizeof root, "%s/aoticache-crash-XXXXXX", parent != NULL ? parent : "/tmp");
     if (mkdtemp(root) == NULL)
         fail("mkdtemp", strerror(errno));

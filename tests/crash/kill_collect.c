@@ -1,8 +1,8 @@
 /*
- * kill_collect: a process that collects is killed at a random instant, many times over (the argument, else
- * $AOTICACHE_KILLS, else 40); crash.c does so before each system call, this one anywhere. After each kill the store
- * verifies cleanly, and every entry that the index has is served; then puts fill it again. In the end a collection finds
- * its way from what the killed ones left: nothing is there that no entry names.
+ * kill_collect: a process that collects is killed at a random time, many times (the argument, or $AOTICACHE_KILLS, or
+ * 40); crash.c kills before each system call, this program anywhere. After each kill the store verifies cleanly, and
+ * every entry that the index has is served; then puts fill it again. In the end a collection works off what the killed
+ * ones left: every file belongs to an entry.
  */
 #include <errno.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static aoticache_cache *open_cache(void)
     return open_with(&options);
 }
 
-/* Two files for every third; every two neighbours share a library. */
+/* Puts an entry: every third has two files; pairs of neighbours share a library. */
 static void put(aoticache_cache *cache, int number)
 {
     aoticache_error error = {.message = ""};
@@ -50,7 +50,7 @@ static void collect_and_exit(int kind)
     options.policy = kind % 2 == 0 ? AOTICACHE_COLLECT_LRU : AOTICACHE_COLLECT_COST;
     options.scan = kind % 3 == 0;
     options.vacuum = kind % 5 == 0;
-    cache->round = next_random(8); /* files go beside the transactions of the next round, if there is one */
+    cache->round = next_random(8); /* files are removed in parallel with the next round's transactions */
     aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, NULL, &error);
     if (status != AOTICACHE_OK)
         fail("collect", error.message);
@@ -58,7 +58,7 @@ static void collect_and_exit(int kind)
     exit(0);
 }
 
-/* True where it was killed before it came to its end. *longest_ns: how long one takes that is not killed. */
+/* Returns true if the collection was killed before its end. *longest_ns: the time of one that is not killed. */
 static bool collect_and_kill(uint64_t *longest_ns)
 {
     int result = 0, kind = (int)next_random(ENTRIES);
@@ -74,12 +74,12 @@ static bool collect_and_kill(uint64_t *longest_ns)
     kill(child, SIGKILL);
     waitpid(child, &result, 0);
     if (WIFSIGNALED(result)) {
-        *longest_ns += *longest_ns / 16; /* or none would come to its end, and what they leave would only grow */
+        *longest_ns += *longest_ns / 16; /* otherwise none would end, and leftovers would only grow */
         return true;
     }
     if (WEXITSTATUS(result) != 0)
         fail("collect", "the child failed");
-    *longest_ns = (*longest_ns + aoticache_monotonic_ns() - begun) / 2; /* nearer to what it takes now */
+    *longest_ns = (*longest_ns + aoticache_monotonic_ns() - begun) / 2; /* closer to the present time */
     return false;
 }
 
@@ -93,7 +93,7 @@ static bool look_up(void *user, const aoticache_entry *entry)
     return true;
 }
 
-/* In a process of its own: what the killed one left is read from the disk alone. */
+/* Runs in a separate process, so that the state is read only from the disk. */
 static void check_and_fill(void)
 {
     int result = 0;

@@ -1,5 +1,5 @@
 /*
- * cases: operations and states of a cache that several of the programs here use.
+ * cases: operations and states of a cache that several of these programs use.
  */
 #include "cache/gc/collect.h"
 #include "tests/fault/cases.h"
@@ -39,7 +39,7 @@ void trial_damage_index(void)
     write_file(path, "not a database");
 }
 
-/* The same entries as the first version of the index had them. */
+/* The same entries in the first version of the index. */
 static const char first_version[] = INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77);"
     "INSERT INTO entries SELECT key, rank, created_ns, id, artifact, library, library_bytes, file_count, compile_ns,"
@@ -49,7 +49,7 @@ static const char first_version[] = INDEX_VERSION_1
     "INSERT INTO artifact_objects WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9)"
     " SELECT digest, i, substr(parts, 1 + 32 * i, 32) FROM now.objects, n WHERE 32 * i < length(parts);";
 
-/* Versions before 6 have no entry whose file is in its manifest. */
+/* Splits records: versions before 6 have no entry whose file is in its manifest. */
 static void take_records_apart(void)
 {
     aoticache_error error = {.message = ""};
@@ -152,7 +152,7 @@ aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
     options.allow_unsigned = true; /* tests/unit/test_trust_transfer.c is about signatures */
     aoticache_status status = aoticache_cache_import(cache, archive, &options, &report, ret_error);
-    if (status == AOTICACHE_OK && report.refused > 0) /* what could not be taken in was said in the report */
+    if (status == AOTICACHE_OK && report.refused > 0) /* the report has what could not be imported */
         status = aoticache_error_set(ret_error, AOTICACHE_IO, "%d entries were refused", (int)report.refused);
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * fault_care: collecting, verifying, repairing, building the index anew, migrating it, exporting, importing and merging,
+ * fault_care: collecting, verifying, repairing, rebuilding and migrating the index, exporting, importing and merging,
  * with each call in turn failing (trial.h).
  */
 #include <errno.h>
@@ -34,7 +34,7 @@ static const char *look_at_two(aoticache_cache *cache)
     return found == 2 ? NULL : "there are not two entries after a collection down to two";
 }
 
-/* What dead processes leave. */
+/* Makes files that dead processes leave. */
 static void leave_things(void)
 {
     static const char *const names[] = {"tmp/0123456789abcdef",
@@ -95,7 +95,7 @@ static void damage_object(void)
     damage(path);
 }
 
-/* The object of entry 3 is its manifest, with its content. */
+/* Damages the object of entry 3, which is its manifest with its content. */
 static void damage_record(void)
 {
     aoticache_cache *cache = trial_open();
@@ -158,9 +158,9 @@ static const char *look_for_both(aoticache_cache *cache)
                                                                                       : "an entry that came is lost";
 }
 
-/* A process without memory, or where libarchive cannot be opened, says that archives are not supported. */
+/* If out of memory, or if libarchive cannot be opened, archives are reported as not supported. */
 #define NO_ARCHIVE TRIAL_MAY_BE(UNSUPPORTED)
-/* Of what is being read it cannot tell whether it is there: the report says that it was refused. */
+/* If reading fails, it is unknown whether the object exists: the report counts it as refused. */
 #define REFUSED TRIAL_MAY_BE(IO)
 
 static const struct operation operations[] = {
@@ -190,13 +190,15 @@ static const struct operation operations[] = {
      .spoil = lose_index,
      .is_unsound = true,
      .lacks_unreadable = true},
-    /* A folder that does not say that it can be written to is only read, and then an old index is of no use. */
+    /*
+     * If it is unknown whether the directory can be written to, it is only read, and then an old index cannot be used.
+     */
     {.name = "migration",
      .perform = trial_reopen,
      .opens_itself = true,
      .spoil = trial_go_back_to_first_version,
      .may_be = TRIAL_MAY_BE(UNSUPPORTED)},
-    /* libarchive 3.6 leaks its buffers where zstd fails. */
+    /* libarchive 3.6 leaks its buffers if zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
     {.name = "import",
      .perform = trial_import,

@@ -1,11 +1,11 @@
 /*
- * fault_damage: each kind of file in a cache damaged, a region at a time.
+ * fault_damage: damages each kind of file in a cache, a region at a time.
  *
- * A bit is flipped, 64 bytes become zeros or others, the file is cut off, continued, doubled, emptied, removed, made a folder
- * or a symbolic link, or has the bytes of another file of the cache. Then a process looks every entry up: it gets the right
- * bytes, or misses it, and never gets others; entries that do not need the file are found. `verify --repair` is run: after
- * it nothing is wrong, all entries whose objects are sound are found, and the rest can be put again. FAULT_STRIDE: each how
- * many-th case, 80 unless it is set; 1: each.
+ * A bit is flipped, 64 bytes become zeros or others, the file is cut off, extended, doubled, emptied, removed, replaced
+ * by a directory or a symbolic link, or gets the bytes of another file of the cache. Then a process looks every entry
+ * up: it gets the right bytes or a miss, never others; entries that do not need the file are found. `verify --repair`
+ * is run: after it nothing is wrong, all entries whose objects are intact are found, and the rest can be put again.
+ * FAULT_STRIDE: only every n-th case, default 80; 1: each.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "tests/helpers/cache_process.h"
 #include "tests/helpers/pins.h"
 
-#define POSITIONS 2000 /* of a file, at most */
+#define POSITIONS 2000 /* limit for one file */
 #define REGION 64
 
 static char template_path[600], closed_path[600]; /* the cache while it is open, and closed */
@@ -34,9 +34,9 @@ static char template_path[600], closed_path[600]; /* the cache while it is open,
 
 struct kind {
     const char *name;
-    int lost;        /* the number of the entry that may be lost with it; 0: none; -1: any until a repair */
-    bool is_closed;  /* of the cache when nobody has it open: the index has no log then */
-    bool may_refuse; /* opening may fail: it says which directory it is */
+    int lost;        /* the entry that may be lost with it; 0: none; -1: any until a repair */
+    bool is_closed;  /* damaged while the cache is closed: the index has no log then */
+    bool may_refuse; /* opening may fail, with the directory in the message */
 };
 
 static const struct kind kinds[] = {
@@ -64,7 +64,7 @@ static const struct kind kinds[] = {
 enum { SIGNATURE = 15, RECORD = 17 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
-static char paths[KIND_COUNT][700]; /* below the cache; of the files of the template */
+static char paths[KIND_COUNT][700]; /* paths of the template's files, below the cache */
 
 static void object_name(const aoticache_digest *digest, char ret_path[700])
 {
@@ -80,7 +80,7 @@ static void object_of(const char *text, char ret_path[700])
     object_name(&digest, ret_path);
 }
 
-/* The manifest of an entry, from what a lookup gives. */
+/* Returns the manifest of an entry, from a lookup. */
 static aoticache_digest manifest_of(aoticache_cache *cache, int number)
 {
     aoticache_artifact *artifact = NULL;
@@ -101,7 +101,7 @@ static void write_below(const char *name, const char *text)
     chmod(path, 0600);
 }
 
-/* What the paths are, and the files that only a process that works or was stopped leaves. */
+/* Fills in the paths, and makes the files that only a running or stopped process leaves. */
 static void name_files(aoticache_cache *cache)
 {
     char text[64], hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -140,7 +140,7 @@ static void copy(const char *from, const char *to)
         fail("copy", to);
 }
 
-/* By a key that nobody trusts: nothing but the file's form is looked at. */
+/* Signs with an untrusted key: only the form of the file matters. */
 static void sign(aoticache_cache *cache, int number)
 {
     aoticache_error error = {.message = ""};
@@ -152,7 +152,7 @@ static void sign(aoticache_cache *cache, int number)
     aoticache_secret_key_free(key);
 }
 
-/* Another user of the cache comes, finds, and goes: uses are left, and answers. */
+/* Lets another process find entries and end: it leaves pending statistics and a query cache. */
 static void leave_uses(void)
 {
     aoticache_cache *cache = trial_open();
@@ -161,7 +161,7 @@ static void leave_uses(void)
     aoticache_cache_close(cache);
 }
 
-/* Copied while the cache is open, so that the index has a log. */
+/* Makes the template, copied while the cache is open, so that the index has a log. */
 static void make_template(void)
 {
     aoticache_error error = {.message = ""};
@@ -180,7 +180,7 @@ static void make_template(void)
     name_files(cache);
     copy(trial_cache(), template_path);
     aoticache_cache_close(cache);
-    usleep(2100000); /* what was changed just now leaves no answers */
+    usleep(2100000); /* after recent changes no query results are kept */
     leave_uses();
     copy(trial_cache(), closed_path);
 }
@@ -257,7 +257,7 @@ static void change(struct bytes *bytes, enum damage damage, size_t at, size_t ot
     }
 }
 
-/* In a fresh copy of the cache. */
+/* Does the damage in a fresh copy of the cache. */
 static void do_damage(size_t kind, enum damage damage, size_t at, size_t other)
 {
     char path[1400];
@@ -274,7 +274,7 @@ static void do_damage(size_t kind, enum damage damage, size_t at, size_t other)
             (damage == LINK && symlink("/etc/hostname", path) != 0))
             fail("damage", path);
     } else {
-        /* In place, as a disk does it: a hard link stays one. */
+        /* Changed in place, as by a disk: a hard link stays one. */
         chmod(path, 0600);
         const int fd = open(path, O_WRONLY | O_TRUNC);
         if (fd < 0 || write(fd, bytes.data, bytes.size) != (ssize_t)bytes.size)
@@ -287,7 +287,7 @@ static void do_damage(size_t kind, enum damage damage, size_t at, size_t other)
 
 /* ---- what a process finds ---- */
 
-struct seen { /* shared with it */
+struct seen { /* shared with the process */
     long missed, refused, problems, repaired;
     char wrong[400];
 };
@@ -299,7 +299,7 @@ static _Noreturn void wrong(const char *what, const char *detail)
     _exit(3);
 }
 
-/* True: it is found, with the right bytes. */
+/* Looks an entry up. True: found, with the right bytes. */
 static bool look_up(aoticache_cache *cache, int number)
 {
     char expected[64], actual[64] = "", path[1400];
@@ -365,7 +365,7 @@ static void examine(size_t kind)
         seen->refused = 1;
         if (error.message[0] == '\0' || strstr(error.message, trial_cache()) == NULL)
             wrong("opening fails and does not name the directory", error.message);
-        return; /* whoever looks after it has to decide: is_allowed_to_refuse() says where */
+        return; /* the administrator has to decide: see is_allowed_to_refuse() */
     }
     for (int i = 1; i <= TRIAL_STORED; i++)
         if (!look_up(cache, i)) {
@@ -377,7 +377,10 @@ static void examine(size_t kind)
     aoticache_cache_close(cache);
 }
 
-/* What is no file of its own any more was put there by somebody: nothing is read through it. */
+/*
+ * Returns whether refusing is allowed. A file that was replaced by a link was put there by somebody: it is not
+ * followed.
+ */
 static bool is_allowed_to_refuse(size_t kind, enum damage damage)
 {
     return kinds[kind].may_refuse || damage == FOLDER || damage == LINK;
@@ -454,7 +457,7 @@ static long damage_kind(size_t kind, long stride)
 static const char configuration[] =
     "max_size = 20G\nmax_age = 90d\nmin_free = 5%\nlock_timeout = 2s\nallow_shared = false\n";
 
-/* Opening says what is wrong in it, or goes on without. */
+/* Checks that opening reports what is wrong in the configuration, or continues without it. */
 static void examine_configured(const char *path)
 {
     aoticache_error error = {.message = ""};

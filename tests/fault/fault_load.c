@@ -20,7 +20,7 @@
 #include "tests/helpers/cache_process.h"
 #include "tests/unit/package_fixture.h"
 
-static char build[PATH_MAX]; /* the folder that this program was built in */
+static char build[PATH_MAX]; /* the directory that this program was built in */
 
 static void find_build(void)
 {
@@ -146,7 +146,7 @@ static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hoo
     return status;
 }
 
-/* With a hook that was just made, or why it was not. */
+/* Compiles with a hook that was just made, unless `status` says why it was not. */
 static aoticache_status compile_and_free(aoticache_cache *cache, aoticache_status status, aoticache_hook **hook,
                                          aoticache_error *ret_error)
 {
@@ -168,7 +168,7 @@ static void script_path(char ret_path[600])
     snprintf(ret_path, 600, "%s/hook.sh", trial_root());
 }
 
-/* What a shell does with $request: the kernel of tests/hosts in the place of one that is compiled. `id`: of the answer. */
+/* Shell code for $request: copies the kernel of tests/hosts instead of compiling one. `id`: of the response. */
 #define COPY_KERNEL                                                                      \
     "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n" \
     "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
@@ -196,7 +196,10 @@ static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_
     return compile_and_free(cache, aoticache_hook_create_command(&options, &hook, ret_error), &hook, ret_error);
 }
 
-/* A script in the place of Python, which says what PyTorch it has, by a file and when it is asked. It answers until it is left. */
+/*
+ * Writes a script in place of Python, which reports its PyTorch by a file and on request. It responds until its input
+ * ends.
+ */
 static void write_worker(void)
 {
     static const char *const folders[] = {"py",
@@ -239,9 +242,9 @@ static aoticache_status do_compile_by_worker(aoticache_cache *cache, aoticache_e
 
 /* ---- a call ---- */
 
-static char framework[2][128]; /* "framework=...", "framework_version=...": whose kernels they are */
+static char framework[2][128]; /* "framework=...", "framework_version=...": the kernels' origin */
 
-/* The kernel is there before. */
+/* Compiles the kernel in advance. */
 static void compile_abs(void)
 {
     static const char *const names[] = {"framework", "framework_version"};
@@ -263,7 +266,7 @@ static void compile_abs(void)
     aoticache_cache_close(cache);
 }
 
-/* Found, loaded, run and unloaded: the holder, its requests, the container, tensors. */
+/* Finds, loads, runs and unloads the kernel: tests the holder, its requests, the container, tensors. */
 static aoticache_status do_call(aoticache_cache *cache, aoticache_error *ret_error)
 {
     static const int64_t sizes[] = {4};
@@ -291,7 +294,7 @@ static aoticache_status do_call(aoticache_cache *cache, aoticache_error *ret_err
     return status;
 }
 
-/* Loading comes last: what the dynamic linker keeps would be taken for leaks of the others. */
+/* Loading comes last: memory that the dynamic linker keeps would be taken for leaks of the others. */
 static const struct operation operations[] = {
     {.name = "get or compile by a command", .perform = do_compile_by_command, .spoil = write_script},
     {.name = "get or compile by a C compiler", .perform = do_compile_c},
@@ -308,7 +311,7 @@ static const struct operation operations[] = {
      .spoil = compile_abs,
      .keeps_blocks = 2,
      .may_be = TRIAL_MAY_BE(LOAD_FAILED) | TRIAL_MAY_BE(NOT_FOUND)},
-    /* libzip 1.7 leaks a block where it cannot open a member. */
+    /* libzip 1.7 leaks a block if it cannot open a member. */
     {.name = "opening a package",
      .perform = do_open_package,
      .spoil = make_package,

@@ -1,12 +1,12 @@
 /*
- * fault_power: power is lost before every call of an operation that changes the disk.
+ * fault_power: simulates a power loss before every call of an operation that changes the disk.
  *
- * An operation runs once, and all that it and SQLite write, rename and sync is recorded (record.h). Then, for each call and
- * each way to lose what was not synced before it, a folder is made as the disk may be afterwards. A process opens the cache
- * there: what was stored before, and what had been reported as stored, is found with its bytes; nothing is damaged,
- * missing or foreign, and the index is no damaged one; the operation succeeds when it is done again. All that with WAL and
- * with a rollback journal. Arguments: a part of an operation's name, "WAL" or "rollback journal". FAULT_STRIDE: each how
- * many-th case, 29 unless it is set; 1: each.
+ * An operation runs once, and all writes, renames and syncs of it and SQLite are recorded (record.h). Then, for each
+ * call and each way to lose what was not synced before it, a directory is made as the disk may be afterwards. A process
+ * opens the cache there: entries that were stored earlier or reported as stored are found with their bytes; nothing is
+ * damaged, missing or foreign, and the index is not damaged; the operation succeeds when repeated. All that with WAL
+ * and with a rollback journal. Arguments: a part of an operation's name, "WAL" or "rollback journal". FAULT_STRIDE:
+ * only every n-th case, default 29; 1: each.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,10 +29,10 @@ struct durable_operation {
     const char *name;
     trial_perform_fn perform;
     void (*spoil)(void);
-    int puts, puts_too;                        /* entries that are there once it has returned OK; 0: none */
-    bool (*keeps)(int number, bool is_marked); /* whether an entry of before must be there; NULL: each must */
-    bool rebuilds;                             /* the index is damaged before */
-    bool are_signed;                           /* what is put, from its first moment on */
+    int puts, puts_too;                        /* entries that must exist after OK; 0: none */
+    bool (*keeps)(int number, bool is_marked); /* whether an older entry must be there; NULL: each must */
+    bool rebuilds;                             /* the index is damaged first */
+    bool are_signed;                           /* new entries, from the beginning on */
 };
 
 /* ---- the operations ---- */
@@ -136,11 +136,11 @@ static void record(const struct durable_operation *operation)
     record_end();
 }
 
-/* ---- what is left ---- */
+/* ---- checks ---- */
 
 static bool has_pin(aoticache_cache *cache);
 
-/* Nothing is wrong where the entry is not there. */
+/* Returns true if the entry is signed or does not exist. */
 static bool is_signed(aoticache_cache *cache, int number)
 {
     char *text = NULL;
@@ -203,7 +203,7 @@ static void check(const struct durable_operation *operation, bool is_marked, con
     aoticache_cache_close(cache);
 }
 
-/* False: it said why. */
+/* Checks the cache. False: the reason was printed. */
 static bool is_sound_after(const struct durable_operation *operation, long call, enum loss loss, unsigned seed,
                            const char *journal)
 {

@@ -1,20 +1,20 @@
 /*
- * fault_remote: a server that lies. A million answers to requests of a cache, each changed by a rule that its number
- * gives.
+ * fault_remote: a malicious server. A million responses to requests of a cache, each changed by a rule that follows
+ * from its number.
  *
  * The server is a module in this process (tests/fault/remote_liar.h). It was filled by one real push of seven
  * entries: exact and dynamic ones, of several files and requirements, signed by a trusted key and by another. Each
- * case asks for one key in an empty cache, by a pull or by get-or-compile, and one answer (or each of a kind) is
- * changed on its way: flipped bits, cut, swapped, replayed, endless, stopped, bombs of zstd and of JSON, records with
- * another's signatures, a whole forged entry. A few cases push to a server that lies about what it has and stores.
+ * case asks for one key in an empty cache, by a pull or by get-or-compile, and one response (or each of a kind) is
+ * changed: flipped bits, cut off, swapped, replayed, endless, stopped, bombs of zstd and of JSON, records with
+ * another's signatures, a whole forged entry. A few cases push to a server that reports falsely what it has and stores.
  *
- * Then nothing of it is in the store: each object is one of the true ones, bit for bit, each entry is one that the
- * trusted key signed and nobody revoked, and no temporary file is left. What is missing of that which was offered has
- * its reason: one line that names the remote, and a count. Get-or-compile gives the bytes of the right kernel, whose
- * descriptor is what the loader would get. Memory and the time of each case have limits.
+ * Then no changed data is in the store: each object is one of the true ones, bit for bit, each entry is one that the
+ * trusted key signed and that is not revoked, and no temporary file is left. If something that was offered is missing,
+ * there is a reason: one line that names the remote, and a count. Get-or-compile returns the bytes of the right kernel,
+ * by the descriptor that the loader would get. Memory and the time of each case have limits.
  *
- * FAULT_STRIDE: each how many-th of the million cases, 100 unless it is set; 1: each. FAULT_ONLY=4711: that case,
- * with what is logged.
+ * FAULT_STRIDE: only every n-th of the million cases, default 100; 1: each. FAULT_ONLY=4711: only that case, with its
+ * log.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +33,13 @@
 
 #define CASES 1000000
 #define STRIDE 100
-#define WARM_UP 300 /* cases after which memory is looked at */
+#define WARM_UP 300 /* cases after which memory is checked */
 #define MOST_FAILURES 20
-#define CASE_NS UINT64_C(5000000000)  /* of processor time for a case; most need a millisecond */
-#define WALL_NS UINT64_C(60000000000) /* until it is over, on a machine however busy */
-#define KEEP_KIB 8192                 /* by which memory may have grown in the end */
-#define COMPILE_BYTES 96              /* and for each compile: a process remembers for which kernels it saved time */
-#define PEAK_KIB 114688               /* and for a moment: of a record of 1 MiB a parser makes much */
+#define CASE_NS UINT64_C(5000000000)  /* processor time for a case; most need a millisecond */
+#define WALL_NS UINT64_C(60000000000) /* elapsed time for a case, even on a busy machine */
+#define KEEP_KIB 8192                 /* growth of memory allowed at the end */
+#define COMPILE_BYTES 96              /* and for each compile: a process records the time saved for each kernel */
+#define PEAK_KIB 114688               /* temporary growth: parsing a record of 1 MiB takes much */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define IS_SANITIZED true
@@ -53,7 +53,7 @@ struct tally {
     long cases, refused, harmless, unchanged;
 };
 
-struct state { /* shared with the process that tries */
+struct state { /* shared with the process that runs the cases */
     long number;
     int mutation; /* of the case */
     struct tally tallies[MUTANT_KINDS];
@@ -67,9 +67,9 @@ static struct state *state;
 static bool is_loud;
 
 static struct {
-    int lines;       /* warnings and worse, and what is told of a fetch that failed */
-    char first[600]; /* that names the remote */
-    char bad[600];   /* one that must not be logged */
+    int lines;       /* warnings and worse, and messages about failed fetches */
+    char first[600]; /* first line that names the remote */
+    char bad[600];   /* a line that must not be logged */
 } logged;
 
 static void wrong(const char *what, const char *detail)
@@ -139,7 +139,7 @@ static int count_file(const char *path, const struct stat *found, int kind, stru
     return 0;
 }
 
-/* What is in the folder, not the folder. */
+/* Removes the contents of the directory, not the directory itself. */
 static int remove_below(const char *path, const struct stat *found, int kind, struct FTW *walk)
 {
     (void)found, (void)kind;
@@ -216,7 +216,7 @@ static struct seen check_store(aoticache_cache *cache)
     return seen;
 }
 
-/* As if the directory were new and the server had not been asked for long. */
+/* Resets, as if the directory were new and the server had not been asked for a long time. */
 static void reset(aoticache_cache *cache, const struct seen *seen)
 {
     aoticache_error error = {.message = ""};
@@ -227,14 +227,14 @@ static void reset(aoticache_cache *cache, const struct seen *seen)
         wrong("an object stays that no entry names", mutant_description());
     if (seen->has_any) {
         walk_folder("signatures", remove_below);
-        walk_folder("objects", remove_below); /* empty folders, which would have to be looked through after each case */
+        walk_folder("objects", remove_below); /* empty directories, which would have to be searched after each case */
     }
     mutant_forget_failures(cache);
 }
 
 /* ---- what a case does ---- */
 
-/* Which of a key's entries are missing though the server offered them. */
+/* Returns whether entries of a key are missing although the server offered them. */
 static bool lacks_something(const struct seen *seen, int key)
 {
     for (size_t i = 0; i < VERSIONS; i++)
@@ -293,7 +293,7 @@ static void try_pull(aoticache_cache *cache, int key)
     aoticache_transfer_report report = {.entries = 0};
     aoticache_error error = {.message = ""};
     aoticache_status status = pull(cache, key, &report, &error);
-    if (status == AOTICACHE_NOT_FOUND && (report.refused > 0 || !mutant_lists_key())) /* the list has nothing like it */
+    if (status == AOTICACHE_NOT_FOUND && (report.refused > 0 || !mutant_lists_key())) /* the list does not have it */
         status = AOTICACHE_OK;
     const bool is_reasoned = has_reason(report.refused > 0, status, &error) || report.entries_gone > 0;
     const struct seen seen = check_store(cache);
@@ -305,7 +305,7 @@ static void try_pull(aoticache_cache *cache, int key)
     reset(cache, &seen);
 }
 
-/* What is here stays, whatever comes after it. */
+/* Pulls again: existing entries stay, whatever the server responds. */
 static void try_pull_again(aoticache_cache *cache, int key)
 {
     aoticache_transfer_report report = {.entries = 0};
@@ -358,7 +358,7 @@ static bool accept_guard(void *user, const char *guard)
     return strcmp(guard, small_guard) == 0;
 }
 
-/* Whether the bytes are those of a version of the key that may come, or of what the hook makes. */
+/* Returns whether the bytes are those of an allowed version of the key, or of the hook's kernel. */
 static bool is_right(int key, int fd)
 {
     static unsigned char actual[100001], bytes[100000];
@@ -417,7 +417,7 @@ static void try_get(aoticache_cache *cache, int key)
     reset(cache, &seen);
 }
 
-/* To a server that lies about what it has: the entries here stay, and it ends. */
+/* Pushes to a server that reports falsely what it has: local entries stay, and the push ends. */
 static void try_push(aoticache_cache *cache, int key)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -471,7 +471,7 @@ static void try_case(long number, aoticache_cache *target, aoticache_cache *send
         try_pull(target, key);
     const uint64_t took = aoticache_monotonic_ns() - begun, cpu = processor_ns() - begun_cpu;
     if (is_push && took > state->longest_push_ns) {
-        state->longest_push_ns = took; /* it waits between its tries */
+        state->longest_push_ns = took; /* includes waiting between retries */
     } else if (!is_push && cpu > state->longest_ns) {
         state->longest_ns = cpu;
         state->longest_number = number;
@@ -484,7 +484,7 @@ static void try_case(long number, aoticache_cache *target, aoticache_cache *send
 
 /* ---- all of them ---- */
 
-/* VmRSS or VmHWM in KiB. */
+/* Returns VmRSS or VmHWM in KiB. */
 static long memory(const char *name)
 {
     char line[200];
@@ -498,14 +498,14 @@ static long memory(const char *name)
     return found;
 }
 
-/* KiB that are allocated: what malloc keeps for the next time is not. */
+/* Returns allocated KiB, without what malloc keeps for later. */
 static long allocated(void)
 {
     const struct mallinfo2 info = mallinfo2();
     return (long)((info.uordblks + info.hblkhd) / 1024);
 }
 
-/* From now on VmHWM is the peak since this moment. */
+/* Resets the peak, so that VmHWM counts from now. */
 static void forget_peak(void)
 {
     const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
@@ -514,7 +514,7 @@ static void forget_peak(void)
     close(fd);
 }
 
-/* In a process of its own, until the first that is wrong. */
+/* Tries cases in a separate process, until the first that fails. */
 static void try_from(long number, long stride, long end)
 {
     aoticache_cache *target = open_at("target", "mutant:/truth read-only max-object=64K timeout=40ms", true);
@@ -534,7 +534,7 @@ static void try_from(long number, long stride, long end)
     aoticache_cache_close(sender);
 }
 
-/* Returns the number to go on with. */
+/* Tries cases in a child. Returns the number to continue with. */
 static long try_in_child(long number, long stride, long end, long *failed)
 {
     int result = 0;

@@ -22,7 +22,7 @@ static void remove_cache(void)
         fail("mkdir", trial_cache());
 }
 
-/* Settings from files. */
+/* Writes a configuration, for settings from files. */
 static void write_configuration(void)
 {
     char path[600], text[800];
@@ -38,14 +38,14 @@ static aoticache_status do_open_configured(aoticache_cache *unused, aoticache_er
     (void)unused;
     snprintf(path, sizeof path, "%s/config", trial_root());
     setenv("AOTICACHE_CONFIG", path, 1);
-    setenv("AOTICACHE_DIR", trial_cache(), 1); /* nobody's own, where the file cannot be read */
+    setenv("AOTICACHE_DIR", trial_cache(), 1); /* not the user's own, if the file cannot be read */
     const aoticache_status status = aoticache_cache_open(NULL, &cache, ret_error);
     aoticache_cache_close(cache);
     setenv("AOTICACHE_CONFIG", "", 1);
     return status;
 }
 
-/* A request in each of its forms. */
+/* Converts a request to each of its forms. */
 static aoticache_status do_request(aoticache_cache *unused, aoticache_error *ret_error)
 {
     aoticache_request *request = NULL, *again = NULL, *decoded = NULL;
@@ -192,7 +192,7 @@ static aoticache_status cannot_compile(void *user, const aoticache_request *requ
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "compiler: there is no such operator");
 }
 
-/* A failure that is remembered, and forgotten. */
+/* Tests a failure that is remembered, and forgotten. */
 static aoticache_status do_fail_to_compile(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
@@ -221,7 +221,7 @@ static const char *look_whether_removed(aoticache_cache *cache)
     return NULL;
 }
 
-/* ---- looking at what is there ---- */
+/* ---- listing and reading ---- */
 
 static bool see_entry(void *user, const aoticache_entry *entry)
 {
@@ -306,7 +306,7 @@ static const struct operation operations[] = {
     {.name = "remove", .perform = do_remove, .removes = true, .look = look_whether_removed},
     {.name = "list",
      .perform = do_list,
-     .may_be = TRIAL_MAY_BE(CORRUPT)}, /* cache.h: of an index that cannot be read */
+     .may_be = TRIAL_MAY_BE(CORRUPT)}, /* cache.h: for an index that cannot be read */
     {.name = "usage", .perform = do_usage},
     {.name = "pin", .perform = do_pin, .look = look_for_pin},
     {.name = "tag", .perform = do_tag_and_untag},

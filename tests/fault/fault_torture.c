@@ -1,10 +1,10 @@
 /*
- * fault_torture: eight processes do everything that a cache offers, and are killed at random instants.
+ * fault_torture: eight processes do everything that a cache offers, and are killed at random times.
  *
- * One of them is killed some ten times a second and replaced by another. Now and then all are, and the cache is examined:
- * nothing in it is damaged, missing or foreign, nothing was moved aside, and each of the pinned entries that a process was
- * told are stored is found with its bytes. Half of the time with WAL, half with a rollback journal. Arguments: seconds (10),
- * the seed of the first process (1). It prints what was done.
+ * One of them is killed some ten times a second and replaced by another. Periodically all are killed, and the cache is
+ * examined: nothing in it is damaged, missing or foreign, nothing was quarantined, and each of the pinned entries that
+ * were reported as stored is found with its bytes. Half of the time with WAL, half with a rollback journal. Arguments:
+ * seconds (10), the seed of the first process (1). It prints the number of each operation.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 #include "tests/helpers/pins.h"
 
 #define PROCESSES 8
-#define KEYS 40         /* that come and go */
+#define KEYS 40         /* that are put and removed */
 #define FIRST_KEPT 1000 /* pinned before they are stored, and never removed */
 #define MAX_KEPT 4000
 #define EXAMINE_EVERY 40 /* kills */
@@ -52,7 +52,7 @@ static const char *const action_names[] = {
 
 static struct shared {
     _Atomic long done[ACTION_COUNT];
-    _Atomic long busy; /* results LOCKED and IO: another process was in the way for longer than the time-out */
+    _Atomic long busy; /* results LOCKED and IO: another process held a lock beyond the timeout */
     _Atomic int next_kept;
     _Atomic bool is_kept[MAX_KEPT];
 } *shared;
@@ -143,7 +143,7 @@ static void verify_it(aoticache_cache *cache, bool repairs, aoticache_error *err
         fail("verify", "something is damaged or foreign");
 }
 
-/* Others may have the index for longer than one waits. */
+/* Opens, with retries: others may hold the index beyond the timeout. */
 static aoticache_cache *open_patiently(void)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
@@ -219,10 +219,10 @@ static void act(aoticache_cache **cache, enum action action)
 
 static _Noreturn void work(unsigned seed)
 {
-    /* out of 100; what is not named is done as often as the rest */
+    /* the actions that are more frequent than the others */
     static const enum action often[] = {ACTION_put, ACTION_keep, ACTION_look_up, ACTION_look_up, ACTION_compile};
     random_state = seed;
-    trial_reopen_archive(); /* a position of its own */
+    trial_reopen_archive(); /* its own file position */
     aoticache_cache *cache = open_patiently();
     for (;;)
         act(&cache, next_random(100) < 60 ? often[next_random(sizeof often / sizeof often[0])]
@@ -246,7 +246,7 @@ static void start(int place)
     processes[place] = child;
 }
 
-/* A process that ended by itself has found something. */
+/* Stops a process. One that ended by itself has found an error. */
 static void stop(int place)
 {
     int result = 0;
@@ -258,7 +258,10 @@ static void stop(int place)
     remove_folder(path);
 }
 
-/* A folder of links that a killed process left half made goes there as a whole, and is made anew where it is needed. */
+/*
+ * Checks quarantine/. A directory of links that a killed process left half made is moved there as a whole, and remade
+ * if needed.
+ */
 static void check_quarantine(const char *path, const char *journal)
 {
     char text[400];
@@ -272,7 +275,7 @@ static void check_quarantine(const char *path, const char *journal)
         closedir(folder);
 }
 
-/* In a child, as all that touches the cache. */
+/* Examines the cache in a child, like everything that uses the cache. */
 static void examine(const char *journal)
 {
     int result = 0;

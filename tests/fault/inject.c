@@ -1,7 +1,7 @@
 /*
- * inject: see inject.h for what it does.
+ * inject: overrides functions of the C library so that chosen calls fail (inject.h).
  *
- * Each function here asks `fails()` with its class, which says what errnos it can have, and then calls the real one.
+ * Each function here calls `fails()` with its class, which determines its possible errnos, and then the real function.
  */
 #include "tests/fault/inject.h"
 
@@ -33,9 +33,9 @@
 
 #include "tests/fault/record.h"
 
-#pragma GCC visibility push(default) /* else shared objects would not find them */
+#pragma GCC visibility push(default) /* otherwise shared objects would not find them */
 
-/* What a call does decides which errnos it can have. */
+/* The class of a call determines its possible errnos. */
 enum call_class {
     OPEN_TO_READ,
     OPEN_TO_WRITE,
@@ -55,7 +55,7 @@ enum call_class {
 };
 
 static const int class_errors[CLASS_COUNT][9] = {
-    [OPEN_TO_READ] = {EIO, EACCES, EMFILE, ENOMEM}, /* Linux starts it again by itself */
+    [OPEN_TO_READ] = {EIO, EACCES, EMFILE, ENOMEM}, /* Linux restarts it by itself */
     [OPEN_TO_WRITE] = {EIO, EACCES, EMFILE, ENOMEM, EINTR, ENOSPC, EDQUOT, EROFS},
     [READ] = {EIO, EINTR},
     [WRITE] = {EIO, EINTR, ENOSPC, EDQUOT},
@@ -72,7 +72,7 @@ static const int class_errors[CLASS_COUNT][9] = {
 };
 
 #define MAX_CALLS 65536
-static uint8_t *classes; /* of the calls of the last injection: shared with processes that are forked */
+static uint8_t *classes; /* of the last injection's calls; shared with forked processes */
 
 __attribute__((constructor)) static void share_classes(void)
 {
@@ -86,8 +86,8 @@ static struct injection *current;
 static atomic_bool is_on;
 static atomic_long calls, allocations, threads, live_blocks;
 static atomic_bool has_happened;
-static __thread bool is_beginner; /* injection_begin() was on this thread */
-static __thread bool is_inside;   /* what this file calls is not counted */
+static __thread bool is_beginner; /* injection_begin() was called on this thread */
+static __thread bool is_inside;   /* calls from this file are not counted */
 
 void injection_begin(struct injection *injection)
 {
@@ -154,7 +154,7 @@ static void note_happened(const char *call, const char *path)
     is_inside = false;
 }
 
-/* Whether this is the call that fails, with errno set. */
+/* Returns whether this call must fail, with errno set. */
 static bool fails(enum call_class class, const char *call, const char *path)
 {
     if (__builtin_expect(!atomic_load_explicit(&is_on, memory_order_relaxed), 1) || is_inside)
@@ -165,14 +165,14 @@ static bool fails(enum call_class class, const char *call, const char *path)
     if (current->kind != INJECT_ERROR || (current->persists ? number < current->at : number != current->at) ||
         !is_possible(class, current->error))
         return false;
-    if (current->persists && class == LOCK) /* SQLite tries for ten seconds to get one */
+    if (current->persists && class == LOCK) /* SQLite retries for ten seconds */
         return false;
     note_happened(call, path);
     errno = current->error;
     return true;
 }
 
-/* How many of `size` bytes a call may transfer. */
+/* Returns how many of `size` bytes a call may transfer. */
 static size_t shortened(size_t size)
 {
     if (!atomic_load_explicit(&is_on, memory_order_relaxed) || is_inside || current->kind != INJECT_SHORT ||
@@ -182,7 +182,7 @@ static size_t shortened(size_t size)
     return size / 2;
 }
 
-/* The real function of a name, looked for once. */
+/* The real function of a name, looked up once. */
 #define REAL(name)                                 \
     static __typeof__(&name) real;                 \
     if (__builtin_expect(real == NULL, 0)) {       \
@@ -370,7 +370,7 @@ DEFINE_OPEN(open64)
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 
-/* openat2 has no function of its own. */
+/* openat2 has no function in the C library. */
 long syscall(long number, ...)
 {
     REAL(syscall);
@@ -391,11 +391,11 @@ FILE *fopen(const char *path, const char *mode)
     return fails(mode[0] == 'r' ? OPEN_TO_READ : OPEN_TO_WRITE, "fopen", path) ? NULL : real(path, mode);
 }
 
-/* Buffered bytes are written here. */
+/* Overridden because buffered bytes are written here. */
 int fclose(FILE *file)
 {
     REAL(fclose);
-    const bool has_failed = fileno(file) >= 0 && fails(WRITE, "fclose", NULL); /* else it is memory */
+    const bool has_failed = fileno(file) >= 0 && fails(WRITE, "fclose", NULL); /* otherwise the file is in memory */
     const int error = errno, result = real(file);
     errno = has_failed ? error : errno;
     return has_failed ? EOF : result;
@@ -431,7 +431,7 @@ char *realpath(const char *path, char *into)
 
 /* ---- bytes ---- */
 
-/* Another process's output has no disk that could fail. */
+/* Returns the class. Output of another process has no disk that could fail. */
 static enum call_class class_of_reading(int fd)
 {
     const bool was_inside = is_inside;
@@ -480,7 +480,7 @@ DEFINE_PWRITE(pwrite64, off64_t)
 ssize_t copy_file_range(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t size, unsigned flags)
 {
     REAL(copy_file_range);
-    if (record_is_on()) { /* its bytes would not be seen; callers do without where file systems cannot do it */
+    if (record_is_on()) { /* its bytes would not be recorded; callers have a substitute */
         errno = EXDEV;
         return -1;
     }
@@ -493,7 +493,7 @@ ssize_t send(int fd, const void *bytes, size_t size, int flags)
     return fails(WAIT, "send", NULL) ? -1 : real(fd, bytes, shortened(size), flags);
 }
 
-/* ---- what makes bytes stay, and space ---- */
+/* ---- syncs and space ---- */
 
 int fsync(int fd)
 {
@@ -597,7 +597,7 @@ int fchown(int fd, uid_t owner, gid_t group)
     return fails(MODE, "fchown", NULL) ? -1 : real(fd, owner, group);
 }
 
-/* ---- looking ---- */
+/* ---- reading metadata ---- */
 
 #define DEFINE_LOOK(name, parameters, arguments, path)                                   \
     int name parameters                                                                  \
@@ -661,7 +661,7 @@ int flock(int fd, int operation)
 DEFINE_FCNTL(fcntl)
 DEFINE_FCNTL(fcntl64)
 
-#ifndef INJECT_BESIDE_SANITIZER /* its own memory comes from here */
+#ifndef INJECT_BESIDE_SANITIZER /* the sanitizer's own memory comes from here */
 #define DEFINE_MMAP(name, type)                                                       \
     void *name(void *at, size_t size, int protection, int flags, int fd, type offset) \
     {                                                                                 \

@@ -1,8 +1,8 @@
 /*
- * record: see record.h for what it does.
+ * record: records changes of files, and replays them with a power loss (record.h).
  *
- * A file is known by its inode, a name by the inode of its folder. The initial files become calls too, synced by one
- * record of kind SYNC_ALL, so that a replay has one way to make files.
+ * A file is identified by its inode, a name by the inode of its directory. The initial files become calls too, synced
+ * by one record of kind SYNC_ALL, so that a replay has only one way to make files.
  */
 #include "tests/fault/record.h"
 
@@ -29,7 +29,7 @@ static const char *const kind_names[] = {"make", "rename", "unlink", "write", "t
 
 struct call {
     enum kind kind;
-    ino_t folder, inode; /* RENAME: the folder to rename from is in `from_folder` */
+    ino_t folder, inode; /* RENAME: the source directory is in `from_folder` */
     ino_t from_folder;
     bool is_folder; /* ADD */
     mode_t mode;
@@ -63,7 +63,7 @@ bool record_is_on(void)
     return is_on;
 }
 
-/* Runs `statement` with recording off and errno kept, where recording is on and the call has succeeded. */
+/* Runs `statement` with recording off and errno preserved, if recording is on and the call has succeeded. */
 #define RECORDING(result, statement)  \
     do {                              \
         if (is_on && (result) >= 0) { \
@@ -76,7 +76,7 @@ bool record_is_on(void)
         return result;                \
     } while (0)
 
-/* The inode of the folder that a path is in, and its last component. False: it is not below the root's file system. */
+/* Finds the inode of the directory of a path, and its last component. False: it is not on the root's file system. */
 static bool find_name(int folder, const char *path, ino_t *ret_folder, char ret_name[NAME_MAX + 1])
 {
     const char *slash = strrchr(path, '/');
@@ -229,7 +229,7 @@ int record_unlink(int folder, const char *path, int flags, int result)
     RECORDING(result, note_unlink(folder, path));
 }
 
-/* ---- what is there at first ---- */
+/* ---- the initial files ---- */
 
 static void add_bytes_of(const char *path, ino_t inode)
 {
@@ -247,7 +247,7 @@ static void add_folder(const char *path, ino_t inode)
 {
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return; /* the operation makes it */
+        return; /* the operation will make it */
     for (struct dirent *item; (item = readdir(folder)) != NULL;) {
         char below[PATH_MAX];
         struct stat found;
@@ -319,7 +319,7 @@ void record_describe(long call, char ret_text[200])
     }
     const struct call *at = &calls[first + call];
     const char *name = at->name;
-    for (long i = first + call; name[0] == '\0' && i >= 0; i--) /* by the name that it was given last */
+    for (long i = first + call; name[0] == '\0' && i >= 0; i--) /* the last name that it was given */
         if (calls[i].kind == ADD && calls[i].inode == at->inode)
             name = calls[i].name;
     snprintf(ret_text, 200, "%s %.100s", kind_names[at->kind], name);
@@ -333,7 +333,7 @@ struct file {
     mode_t mode;
     uint8_t *bytes;
     size_t size;
-    char path[PATH_MAX]; /* of its first name that was written; "" before */
+    char path[PATH_MAX]; /* path of its first written name; "" until then */
 };
 struct name {
     ino_t folder, inode;
@@ -389,14 +389,14 @@ static void resize(struct file *file, size_t size)
     file->size = size;
 }
 
-/* How a call that was not synced is applied. */
+/* The part of an unsynced call that is applied. */
 enum part { NONE, ALL, HALF, ZEROS, SOME };
 
 static void apply_write(struct file *file, const struct call *call, enum part part)
 {
     const size_t end = (size_t)call->offset + call->size;
     const uint8_t *from = call->bytes;
-    if (part == HALF) { /* torn where a sector ends, or in its middle where there is but one */
+    if (part == HALF) { /* torn at the end of a sector, or in the middle of a single one */
         size_t half = call->size / 2 >= SECTOR ? call->size / 2 / SECTOR * SECTOR : call->size / 2;
         resize(file, (size_t)call->offset + half > file->size ? (size_t)call->offset + half : file->size);
         memcpy(file->bytes + call->offset, from, half);
@@ -429,7 +429,7 @@ static void apply(struct disk *disk, const struct call *call, enum part part)
         name = find_in(disk, call->from_folder, call->from_name);
         if (part == NONE)
             break;
-        if (name != NULL && name->inode == call->inode) /* the old name may never have come to the disk */
+        if (name != NULL && name->inode == call->inode) /* the old name may never have reached the disk */
             drop_name(disk, name);
         set_name(disk, call->folder, call->name, call->inode);
         break;
@@ -461,7 +461,7 @@ static bool is_of_names(enum kind kind)
     return kind == ADD || kind == RENAME || kind == UNLINK;
 }
 
-/* Whether call i is on the disk for sure before call `end`. */
+/* Returns whether call i is certainly on the disk before call `end`. */
 static bool is_durable(long i, long end)
 {
     if (calls[i].kind == MODE)

@@ -1,5 +1,5 @@
 /*
- * remote_changes: changes an answer of the server of remote_mutant.h, as the case says.
+ * remote_changes: changes a response of the server of remote_mutant.h, as the case requires.
  */
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_CHANGES_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_CHANGES_H
@@ -27,7 +27,7 @@ static void mutant_add_number(struct mutant_bytes *bytes, uint64_t number, size_
 
 enum { MUTANT_RAW, MUTANT_REPEAT, MUTANT_RESERVED = 3 };
 
-/* A block of one byte repeated, of raw bytes that are not there, or of the type that is reserved. */
+/* Adds a block of one repeated byte, of raw bytes that are missing, or of the reserved type. */
 static void mutant_add_blocks(struct mutant_bytes *bytes, unsigned type, uint32_t size, unsigned count, bool has_end)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -37,7 +37,7 @@ static void mutant_add_blocks(struct mutant_bytes *bytes, unsigned type, uint32_
     }
 }
 
-/* window: the descriptor; or a frame of one segment with a size of eight bytes, which may be a lie. */
+/* Adds a header. window: the descriptor; or a frame of one segment with a size of eight bytes, which may be false. */
 static void mutant_add_header(struct mutant_bytes *bytes, unsigned window, bool is_single, uint64_t content)
 {
     mutant_add_number(bytes, 0xFD2FB528u, 4);
@@ -65,7 +65,7 @@ static void mutant_add_empty_frame(struct mutant_bytes *bytes)
     mutant_add_blocks(bytes, MUTANT_RAW, 0, 1, true);
 }
 
-/* Frames of its own: bombs and lies. */
+/* Makes new frames: bombs and false ones. */
 static void mutant_make_bomb(struct mutant_bytes *bytes, unsigned variant)
 {
     static const char *const names[] = {
@@ -109,7 +109,7 @@ static void mutant_make_bomb(struct mutant_bytes *bytes, unsigned variant)
     }
 }
 
-/* The sound frame, with something before it, behind it, or in its header. */
+/* Makes the valid frame, with something before it, after it, or in its header. */
 static void mutant_make_around(struct mutant_bytes *bytes, const struct mutant_bytes *sound, unsigned variant)
 {
     static const char *const names[] = {"a skippable frame of 4 GiB",
@@ -138,7 +138,7 @@ static void mutant_make_around(struct mutant_bytes *bytes, const struct mutant_b
         mutant_add_number(bytes, variant, 4);
 }
 
-/* In place of a sound frame. */
+/* Makes a frame to replace a valid one. */
 static void mutant_make_frame(struct mutant_bytes *bytes, unsigned variant)
 {
     const struct mutant_bytes sound = *bytes;
@@ -150,7 +150,7 @@ static void mutant_make_frame(struct mutant_bytes *bytes, unsigned variant)
     free(sound.data);
 }
 
-/* A sound frame of what is not the object. */
+/* Makes a valid frame of something that is not the object. */
 static void mutant_repack(struct mutant_bytes *bytes, const char *name, unsigned variant)
 {
     aoticache_digest digest;
@@ -178,7 +178,7 @@ static void mutant_repack(struct mutant_bytes *bytes, const char *name, unsigned
 
 /* ---- records ---- */
 
-/* A value that is seldom right. */
+/* Returns a value that is seldom right. */
 static json_t *mutant_odd_value(unsigned variant)
 {
     static char long_text[70001];
@@ -233,7 +233,7 @@ static json_t *mutant_other_entry(unsigned variant)
     return json_object();
 }
 
-/* One signature, changed: a letter of it, its name, or cut. */
+/* Returns a changed signature: another letter, another name, or cut off. */
 static json_t *mutant_change_signature(const char *text, unsigned variant)
 {
     char changed[300];
@@ -369,7 +369,7 @@ static void mutant_change_record(struct mutant_bytes *bytes, unsigned variant)
     free(text);
 }
 
-/* As long as a record may be, and made so that a parser needs much memory for it. */
+/* Makes a record of the largest allowed size for which a parser needs much memory. */
 static void mutant_make_heavy(struct mutant_bytes *bytes, unsigned variant)
 {
     static const char *const units[] = {"1,", "[],",     "{},",          "\"\",",
@@ -388,7 +388,7 @@ static void mutant_make_heavy(struct mutant_bytes *bytes, unsigned variant)
     *bytes = text;
 }
 
-/* Somebody else's entry for the key, with the signatures of the true one in half of the cases. */
+/* Forges an entry for the key, with the signatures of the true one in half of the cases. */
 static void mutant_forge(struct mutant_bytes *bytes, const char *name, unsigned variant)
 {
     const struct mutant_item *forged = mutant_find(MUTANT_ELSE, name);
@@ -428,7 +428,7 @@ static void mutant_change_list(struct mutant_bytes *bytes, unsigned variant)
     other[2 + variant / 8 % 62] = other[2 + variant / 8 % 62] == '0' ? '1' : '0';
     snprintf(mutant.detail, sizeof mutant.detail, "variant %u", which);
     if (which <= 1 && bytes->size > strlen(AOTICACHE_LIST_HEAD))
-        bytes->size = strlen(AOTICACHE_LIST_HEAD); /* the key is in it no longer, or further below */
+        bytes->size = strlen(AOTICACHE_LIST_HEAD); /* the key is missing, or further down */
     for (unsigned i = 0; which == 1 && i < 1 + variant / 8 % 100; i++)
         mutant_add_row(bytes, i % 2 == 0 ? hex : other, " cpu aten::abs a,b\n");
     switch (which) {
@@ -455,7 +455,7 @@ static void mutant_change_list(struct mutant_bytes *bytes, unsigned variant)
     }
 }
 
-/* ---- any answer ---- */
+/* ---- any response ---- */
 
 static void mutant_swap(struct mutant_bytes *bytes, unsigned variant)
 {
@@ -509,7 +509,7 @@ static void mutant_change_bytes(struct mutant_bytes *bytes, enum mutant_kind kin
     }
 }
 
-/* The status with which the answer ends. */
+/* Changes the response. Returns the status with which it ends. */
 static aoticache_status mutant_change(struct mutant_bytes *bytes, const char *name, bool *ret_before)
 {
     static const int statuses[] = {AOTICACHE_IO,          AOTICACHE_DENIED,    AOTICACHE_NO_MEMORY,
@@ -553,7 +553,7 @@ static aoticache_status mutant_change(struct mutant_bytes *bytes, const char *na
     case MUTANT_REPLAY:
         free(bytes->data);
         *bytes = mutant_copy(old->data, old->size, 0);
-        mutant.must_refuse = variant % mutant_old_count == 0; /* the first is of an entry that is revoked */
+        mutant.must_refuse = variant % mutant_old_count == 0; /* the first has an entry that is revoked */
         break;
     default:
         mutant_change_bytes(bytes, mutant.kind, variant);

@@ -1,6 +1,6 @@
 /*
- * remote_liar: the server of remote_mutant.h as the module of a remote of this process: it changes one answer, or each of a
- * kind, on its way.
+ * remote_liar: the server of remote_mutant.h as the module of a remote of this process: it changes one response, or
+ * each of a kind.
  */
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_LIAR_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_LIAR_H
@@ -27,7 +27,7 @@ static void mutant_close(void *connection)
     (void)connection;
 }
 
-/* Passes the answer on in pieces. */
+/* Delivers the response in pieces. */
 static aoticache_status mutant_deliver(const struct mutant_bytes *bytes, uint64_t max_bytes, bool is_endless,
                                        aoticache_remote_sink_fn sink, void *user, aoticache_error *ret_error)
 {
@@ -35,7 +35,7 @@ static aoticache_status mutant_deliver(const struct mutant_bytes *bytes, uint64_
     do {
         for (size_t at = 0; at < bytes->size;) {
             size_t piece = bytes->size - at;
-            if (is_endless) /* there are enough of them */
+            if (is_endless) /* there are enough bytes */
                 piece = bytes->size - at;
             else if (mutant.pieces == 1 || (mutant.pieces == 2 && bytes->size > 4000))
                 piece = 1 + next_random((unsigned)piece);
@@ -52,7 +52,7 @@ static aoticache_status mutant_deliver(const struct mutant_bytes *bytes, uint64_
     return AOTICACHE_OK;
 }
 
-/* Whether this answer is the one that is changed. */
+/* Returns whether this response is the one to change. */
 static bool mutant_is_target(enum mutant_server server, enum mutant_class class)
 {
     if (server != MUTANT_TRUTH || mutant.kind >= MUTANT_PUSH || mutant.key == NULL || class != mutant.target)
@@ -61,7 +61,7 @@ static bool mutant_is_target(enum mutant_server server, enum mutant_class class)
     return mutant.which == 3 || mutant.which == asked;
 }
 
-/* How a server lies to a push. */
+/* How a malicious server answers a push. */
 enum {
     MUTANT_HAS_ALL,
     MUTANT_HAS_NOTHING,
@@ -69,7 +69,7 @@ enum {
     MUTANT_REFUSES,
     MUTANT_STORES_OTHERS,
     MUTANT_FAILS,
-    MUTANT_INVENTS, /* it has bytes for every name */
+    MUTANT_INVENTS, /* returns bytes for every name */
     MUTANT_WAVERS,
     MUTANT_SENDS_FOR_EVER,
     MUTANT_LIES /* 9: an honest one */
@@ -130,7 +130,7 @@ static aoticache_status mutant_put(void *connection, const char *name, const voi
 {
     const enum mutant_server server = *(const enum mutant_server *)connection;
     const unsigned lie = server == MUTANT_WRITTEN ? mutant_lie() : MUTANT_LIES;
-    (void)condition, (void)timeout_ms; /* it is ignored, as some servers do */
+    (void)condition, (void)timeout_ms; /* ignored, as by some servers */
     if (lie == MUTANT_REFUSES || (lie == MUTANT_WAVERS && next_random(2) == 0))
         return AOTICACHE_LOCKED;
     if (lie == MUTANT_FAILS)
@@ -156,7 +156,7 @@ static aoticache_status mutant_exists(void *connection, const char *name, uint32
     return lie != MUTANT_HAS_NOTHING && mutant_find(server, name) != NULL ? AOTICACHE_OK : AOTICACHE_NOT_FOUND;
 }
 
-/* In place of a library that would be loaded. */
+/* Plugs the module in, instead of a library that would be loaded. */
 static void mutant_plug(aoticache_cache *cache)
 {
     static const aoticache_remote_module module = {.bytes = sizeof module,
@@ -169,7 +169,10 @@ static void mutant_plug(aoticache_cache *cache)
     cache->remotes->items[0].module = module;
 }
 
-/* As if minutes had passed in another process: the remote is asked for everything again, and what it does wrong is logged. */
+/*
+ * Forgets failures, as if minutes had passed in another process: the remote is asked for everything again, and its
+ * errors are logged.
+ */
 static void mutant_forget_failures(aoticache_cache *cache)
 {
     aoticache_remote *remote = &cache->remotes->items[0];
@@ -181,7 +184,7 @@ static void mutant_forget_failures(aoticache_cache *cache)
     for (size_t i = 0; i < AOTICACHE_REMOTE_MISSES; i++)
         atomic_store(&remote->misses[i].until_ns, 0);
     for (size_t i = 0; i < AOTICACHE_UNTRUSTED_SIGNERS; i++)
-        atomic_store(&remote->told[i], 0); /* each case says why something is refused */
+        atomic_store(&remote->told[i], 0); /* each case logs why something is refused */
 }
 
 #endif

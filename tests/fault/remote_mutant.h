@@ -1,10 +1,10 @@
 /*
- * remote_mutant: what a server in memory has, and which answer the number of a case changes. remote_changes.h makes the
- * changes, remote_liar.h is the module that answers.
+ * remote_mutant: what a server in memory has, and which response the number of a case changes. remote_changes.h makes
+ * the changes, remote_liar.h is the module that responds.
  *
- * There are three servers: `mutant:/truth`, whose answers are changed, `mutant:/foreign`, from which forged entries
- * are taken, and `mutant:/push`, which lies to those who write. Included by one program, fault_remote.c, which says
- * what is true and judges what comes of it.
+ * There are three servers: `mutant:/truth`, whose responses are changed, `mutant:/foreign`, from which forged entries
+ * are taken, and `mutant:/push`, which responds falsely to writes. Included by one program, fault_remote.c, which
+ * defines the truth and checks the results.
  */
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_MUTANT_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_MUTANT_H
@@ -16,7 +16,7 @@
 #include "cache/remote/internal.h"
 #include "tests/helpers/cache_process.h"
 
-#define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* what "endless" is where nobody says stop: the test ends, too */
+#define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* "endless" responses end here: the test must end */
 
 #define MUTANT_KIND_LIST(X)                                        \
     X(FLIP, "bits flipped")                                        \
@@ -63,7 +63,7 @@ struct mutant_bytes {
     size_t size;
 };
 
-/* ---- what is stored by name ---- */
+/* ---- stored by name ---- */
 
 enum mutant_server { MUTANT_TRUTH, MUTANT_ELSE, MUTANT_WRITTEN, MUTANT_SERVERS };
 enum mutant_class { MUTANT_A_LIST, MUTANT_A_RECORD, MUTANT_A_MANIFEST, MUTANT_A_FILE, MUTANT_CLASSES };
@@ -76,7 +76,7 @@ struct mutant_item {
 static struct mutant_item mutant_items[MUTANT_SERVERS][80];
 static size_t mutant_counts[MUTANT_SERVERS];
 
-/* An object as it is, not packed. */
+/* An object, uncompressed. */
 struct mutant_object {
     aoticache_digest digest;
     struct mutant_bytes bytes;
@@ -89,7 +89,7 @@ static size_t mutant_manifest_count;
 static struct mutant_bytes mutant_old_records[4];
 static size_t mutant_old_count;
 
-/* Space for so many bytes and some: a power of two, so that what grows is seldom moved. */
+/* Returns the space for `size` bytes: a larger power of two, so that growing blocks are seldom moved. */
 static size_t mutant_space(size_t size)
 {
     size_t space = 64;
@@ -137,7 +137,7 @@ static void mutant_empty(enum mutant_server server)
     mutant_counts[server] = 0;
 }
 
-/* An object that may be in the store of whoever asks. */
+/* Records an object that may be in the client's store. */
 static void mutant_learn(const aoticache_digest *digest, const void *bytes, size_t size)
 {
     if (mutant_object_count == sizeof mutant_objects / sizeof mutant_objects[0])
@@ -159,7 +159,7 @@ static void mutant_note_manifest(const aoticache_digest *digest)
     aoticache_remote_object_name(digest, mutant_manifests[mutant_manifest_count++]);
 }
 
-/* The record that the key has now is one of before from here on. */
+/* Keeps the key's present record as an old one. */
 static void mutant_keep_record(const aoticache_key *key)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES];
@@ -185,17 +185,17 @@ static enum mutant_class mutant_class_of(const char *name)
 /* ---- the case ---- */
 
 static struct {
-    enum mutant_kind kind; /* MUTANT_KINDS: none yet, answers are true */
+    enum mutant_kind kind; /* MUTANT_KINDS: none yet, responses are true */
     enum mutant_class target;
-    unsigned which;   /* the how many-th answer of the class; 3: each */
-    unsigned variant; /* of the kind */
-    unsigned pieces;  /* how the bytes are passed on */
-    bool is_careless; /* a module that does not look at the limit it is given */
+    unsigned which;   /* which response of the class; 3: each */
+    unsigned variant; /* variant of the kind */
+    unsigned pieces;  /* how the bytes are delivered */
+    bool is_careless; /* a module that ignores the limit it is given */
     bool is_second;   /* another change is made, too */
     unsigned asked[MUTANT_CLASSES];
     const aoticache_key *key;
     char detail[120];
-    /* what came of it */
+    /* results */
     bool has_changed, must_refuse;
     bool has_list, lists_key, has_record;
     aoticache_status record_status;
@@ -209,7 +209,7 @@ static uint32_t mutant_mix(uint32_t number)
     return number ^ number >> 16;
 }
 
-/* What case `number` changes. Returns its kind. */
+/* Chooses what case `number` changes. Returns its kind. */
 static int mutant_choose(uint32_t number)
 {
     free(mutant.record.data);
@@ -275,7 +275,7 @@ static const char *mutant_description(void)
     return text;
 }
 
-/* ---- what was offered ---- */
+/* ---- offered entries ---- */
 
 static json_t *mutant_entries_of(const struct mutant_bytes *record)
 {
@@ -292,7 +292,7 @@ static bool mutant_same_field(const json_t *one, const json_t *other, const char
     return left == right || json_equal(left, right);
 }
 
-/* The entry of an artifact, borrowed. like: NULL, or whose requirements and guard it must have. */
+/* Returns the entry of an artifact, borrowed. like: NULL, or an entry with the same requirements and guard. */
 static json_t *mutant_entry_of(json_t *entries, const char *artifact, const json_t *like)
 {
     size_t i;
@@ -309,8 +309,8 @@ static json_t *mutant_entry_of(json_t *entries, const char *artifact, const json
 }
 
 /*
- * Whether the answers of this case still said that the artifact is there for everybody whom it was made for. What does
- * not come then was refused, and must have been for a reason. Else a reader never learnt of it.
+ * Returns whether the responses of this case still offered the artifact to all machines that it was made for. If it is
+ * missing then, it was refused, and there must be a reason. Otherwise the client never learnt of it.
  */
 static bool mutant_offered(const aoticache_digest *artifact)
 {
@@ -319,7 +319,7 @@ static bool mutant_offered(const aoticache_digest *artifact)
         return false;
     if (!mutant.has_record || mutant.record_status != AOTICACHE_OK)
         return mutant.record_status != AOTICACHE_NOT_FOUND;
-    if (mutant.record.size > 65536) /* no case makes a sound record so long */
+    if (mutant.record.size > 65536) /* no case makes a valid record this long */
         return true;
     aoticache_digest_to_hex(artifact, hex);
     aoticache_remote_record_name(mutant.key, name);
@@ -332,7 +332,7 @@ static bool mutant_offered(const aoticache_digest *artifact)
     return is_offered;
 }
 
-/* Whether the list that was read has the key. */
+/* Returns whether the list that was read has the key. */
 static bool mutant_lists_key(void)
 {
     return mutant.lists_key;

@@ -1,6 +1,6 @@
 /*
- * remote_truth: what the server of fault_remote.c has: seven entries with their files, keys and requirements, who signed
- * them, and which of them this machine may take; the caches that they were pushed from.
+ * remote_truth: what the server of fault_remote.c has: seven entries with their files, keys, requirements and signers,
+ * and which of them this machine may import; the caches that they were pushed from.
  */
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_TRUTH_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_TRUTH_H
@@ -14,25 +14,25 @@
 static const char url[] = "mutant:/truth";
 static const char small_guard[] = "s0 > 1", large_guard[] = "s0 > 100";
 
-/* ---- what is true ---- */
+/* ---- the truth ---- */
 
 struct file {
     const char *name;
     size_t bytes;
-    bool is_random; /* it cannot be compressed */
+    bool is_random; /* incompressible */
 };
 
-/* One entry, made and pushed once. Of one key and one guard or set of features, the last is what the server has. */
+/* One entry, made and pushed once. For one key and one guard or set of features, the server has the last one. */
 struct version {
     int key;
     const char *guard;
     bool is_demanding, is_foreign;
     bool is_revoked, is_old, is_too_large;
     bool is_record; /* its file is in its manifest */
-    bool is_spare;  /* not wanted where a more demanding one is there */
+    bool is_spare;  /* not wanted if there is a more demanding one */
     size_t file_count;
     struct file files[3];
-    aoticache_digest artifact; /* found out */
+    aoticache_digest artifact; /* filled in at run time */
 };
 
 static struct version versions[] = {
@@ -65,8 +65,8 @@ static struct version versions[] = {
 #define KEYS 6
 
 static aoticache_key keys[KEYS + 1];
-static aoticache_digest compiled;  /* the manifest of what the hook made in this case; all zero: it made nothing */
-static aoticache_digest too_large; /* the library that only the hook can bring */
+static aoticache_digest compiled;  /* the manifest of the hook's kernel in this case; all zero: none */
+static aoticache_digest too_large; /* the library that only the hook can make */
 static char trusted[AOTICACHE_PUBLIC_KEY_TEXT_BYTES], revoked[AOTICACHE_DIGEST_HEX_BYTES];
 static aoticache_secret_key *ann, *bob, *impostor;
 
@@ -75,13 +75,13 @@ static bool may_come(const struct version *version)
     return !version->is_foreign && !version->is_revoked && !version->is_too_large;
 }
 
-/* What an honest server makes a pull bring. */
+/* Returns whether a pull from an honest server imports the version. */
 static bool is_wanted(const struct version *version, int key)
 {
     return version->key == key && may_come(version) && !version->is_old && !version->is_spare;
 }
 
-/* One feature that this machine has. Where it has none, the two entries of key 4 are one. */
+/* Returns one feature that this machine has. If it has none, the two entries of key 4 are the same. */
 static aoticache_cpu_features feature(void)
 {
     const aoticache_cpu_features *have = aoticache_cpu_features_get();
@@ -100,7 +100,7 @@ static aoticache_request *request_of(int key)
     return request;
 }
 
-/* Text that compresses about as code does, or bytes that do not; other sizes give other bytes. */
+/* Makes text that compresses about as code does, or incompressible bytes; different sizes give different bytes. */
 static void make_bytes(const struct file *file, unsigned char *ret_bytes)
 {
     uint64_t state = file->bytes * 2654435761u + 1;
@@ -115,7 +115,7 @@ static void path_of(const struct file *file, char ret_path[700])
     snprintf(ret_path, 700, "%s/%s-%zu", trial_root(), file->name, file->bytes);
 }
 
-/* The files of a version, at paths of their own, for a put or for the hook. */
+/* Describes the files of a version, at separate paths, for a put or for the hook. */
 static void describe_product(const struct version *version, aoticache_product *ret_product, aoticache_file files[3],
                              char paths[3][700])
 {
@@ -165,7 +165,7 @@ static void put_version(aoticache_cache *cache, struct version *version)
     aoticache_request_free(request);
 }
 
-/* The objects of a version that may come. */
+/* Records the objects of a version that may be imported. */
 static void learn_version(aoticache_cache *cache, const struct version *version)
 {
     static unsigned char bytes[200000];
@@ -239,7 +239,7 @@ static void push_to(aoticache_cache *cache, const aoticache_secret_key *first, c
         fail("push", error.message);
 }
 
-/* Each version is pushed as soon as it is made, so that the server has the records of before, too. */
+/* Fills the servers. Each version is pushed as soon as it is made, so that the server has old records, too. */
 static void fill_servers(void)
 {
     aoticache_cache *truth = open_at("truth", "mutant:/truth", false);

@@ -1,5 +1,5 @@
 /*
- * trial: see trial.h for what it does.
+ * trial: repeats operations with failing calls (trial.h).
  */
 #include "tests/fault/trial.h"
 
@@ -19,7 +19,7 @@
 #include "tests/fault/inject.h"
 #include "tests/helpers/cache_process.h"
 
-#define CASE_SECONDS 60 /* then it hangs */
+#define CASE_SECONDS 60 /* after this a case counts as hanging */
 
 static char root[512], cache_path[600], template_path[600];
 static bool is_verbose, is_child;
@@ -112,9 +112,9 @@ bool trial_finds(aoticache_cache *cache, int number)
     return is_right;
 }
 
-/* ---- a folder and its copy ---- */
+/* ---- a directory and its copy ---- */
 
-/* With hard links as they are: those of side files are looked at. */
+/* Copies a directory, hard links included: those of side files are checked. */
 static void copy_folder(const char *from, const char *to)
 {
     struct {
@@ -214,7 +214,7 @@ static int count_in_cache(const char *name)
 #ifdef __SANITIZE_ADDRESS__
 const char *__lsan_default_suppressions(void);
 
-/* Where zstd fails, libarchive 3.6 leaks; where a member cannot be opened, libzip 1.7. */
+/* Returns suppressions. libarchive 3.6 leaks if zstd fails, libzip 1.7 if a member cannot be opened. */
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libarchive\nleak:libzip\n";
@@ -226,7 +226,7 @@ struct outcome { /* shared with the child */
     aoticache_status status;
     char message[AOTICACHE_ERROR_MESSAGE_BYTES];
     char wrong[700];
-    long leaked_blocks; /* what remains after all is closed, by the run without failures too */
+    long leaked_blocks; /* blocks left after closing; also used for the run without failures */
 };
 static struct outcome *outcome;
 
@@ -254,25 +254,24 @@ static unsigned statuses_of(const struct injection *injection)
     default:
         return ok;
     }
-    if (strstr(injection->path, "-shm") != NULL) /* SQLite then takes the index for one that it can only read */
+    if (strstr(injection->path, "-shm") != NULL) /* SQLite then treats the index as read-only */
         return ok | io | TRIAL_MAY_BE(DENIED) | TRIAL_MAY_BE(NO_MEMORY);
     switch (injection->error) {
-    case EINTR: /* SQLite takes a lock that was interrupted for one that another process has */
+    case EINTR: /* SQLite treats an interrupted lock as one of another process */
         return ok | (strcmp(injection->call, "fcntl") == 0 ? TRIAL_MAY_BE(LOCKED) : 0);
     case ENOMEM:
         return ok | TRIAL_MAY_BE(NO_MEMORY);
-    case EACCES: /* SQLite: an error of a file that it has opened already */
+    case EACCES: /* SQLite: an error of a file that is open already */
         return ok | TRIAL_MAY_BE(DENIED) | (injection->persists ? io : 0);
     case EROFS:
         return ok | io | TRIAL_MAY_BE(DENIED);
-    case EIO: /* SQLite: a lock that it does not get within its time */
+    case EIO: /* SQLite: a lock that it does not get in time */
         if (strcmp(injection->call, "fcntl") == 0 || injection->persists)
             return ok | io | TRIAL_MAY_BE(LOCKED) |
                    (strcmp(injection->call, "stat64") == 0 ? TRIAL_MAY_BE(DENIED) : 0) |
-                   /* SQLite takes a file that cannot be read for a damaged one (SQLITE_IOERR_CORRUPTFS) */
+                   /* SQLite treats a file that cannot be read as damaged (SQLITE_IOERR_CORRUPTFS) */
                    (strcmp(injection->call, "pread") == 0 ? TRIAL_MAY_BE(CORRUPT) : 0);
-        if (strcmp(injection->call, "stat64") ==
-            0) /* SQLite takes its file for one that was moved, and only reads it */
+        if (strcmp(injection->call, "stat64") == 0) /* SQLite assumes that its file was moved, and only reads it */
             return ok | io | TRIAL_MAY_BE(DENIED);
         return ok | io;
     case ENOLCK:
@@ -305,7 +304,7 @@ static void check_stored(const struct operation *operation, aoticache_cache *cac
             wrong("entry %d, which was stored before, is not found", i);
 }
 
-/* A fresh handle, as another process has it. */
+/* Checks the cache with a fresh handle, as another process has. */
 static void look_at_cache(const struct operation *operation)
 {
     aoticache_verify_report report;
@@ -330,7 +329,7 @@ static void look_at_cache(const struct operation *operation)
     if (problem != NULL)
         wrong("%s", problem);
     aoticache_cache_close(cache);
-    /* What the disk says it cannot read may be moved aside: SQLite calls that damage. */
+    /* Files that the disk reports as unreadable may be quarantined: SQLite reports damage. */
     const bool is_unreadable = outcome->injection.error == EIO && strcmp(outcome->injection.call, "pread") == 0;
     if (!operation->is_unsound && !is_unreadable && count_in_cache("quarantine") > 0)
         wrong("something sound was moved to quarantine/");
@@ -372,7 +371,7 @@ static void run_case(const struct operation *operation)
         wrong("%d descriptors are left open", count_names("/proc/self/fd") - descriptors);
 }
 
-/* Starts afresh, and runs it in a child: what is wrong is in outcome->wrong. */
+/* Makes a fresh copy, and runs the case in a child: errors are in outcome->wrong. */
 static void try_case(const struct operation *operation, struct injection injection)
 {
     int result = 0;
@@ -390,7 +389,7 @@ static void try_case(const struct operation *operation, struct injection injecti
         run_case(operation);
         if (operation->keeps_blocks > 0)
             _exit(0);
-        exit(0); /* the sanitizer looks for leaks there */
+        exit(0); /* the sanitizer looks for leaks at exit */
     }
     if (child < 0 || waitpid(child, &result, 0) != child)
         fail("fork", strerror(errno));
@@ -408,12 +407,12 @@ static const int errors[] = {EIO, EACCES, EMFILE, ENOMEM, EINTR, ENOSPC, EDQUOT,
 static const char *const error_names[] = {"EIO",    "EACCES", "EMFILE", "ENOMEM", "EINTR",
                                           "ENOSPC", "EDQUOT", "EROFS",  "ENOLCK", "EAGAIN"};
 #define ERROR_COUNT (sizeof errors / sizeof errors[0])
-/* What stays as it is until somebody does something. */
+/* Errors that persist until somebody acts. */
 static const int lasting[] = {EIO, ENOSPC, EROFS, EMFILE, EACCES};
 
 struct tally {
-    long cases, failed, ok, error; /* ok: the operation went on all the same */
-    long baseline;                 /* blocks that the run without failures leaves */
+    long cases, failed, ok, error; /* ok: the operation succeeded nevertheless */
+    long baseline;                 /* blocks left by the run without failures */
 };
 
 static void judge(const struct operation *operation, const struct injection *injection, struct tally *tally)
@@ -451,7 +450,7 @@ static void try_and_judge(const struct operation *operation, struct injection in
 
 static void try_calls(const struct operation *operation, long calls, long stride, struct tally *tally)
 {
-    long n = 0; /* each stride-th of all cases, whatever the call and the error */
+    long n = 0; /* every stride-th of all cases, whatever the call and the error */
     for (long at = 0; at < calls; at++) {
         const unsigned possible = injection_possible(at, errors, ERROR_COUNT);
         for (size_t e = 0; e < ERROR_COUNT; e++)
@@ -477,7 +476,9 @@ static void try_numbers(const struct operation *operation, enum injection_kind k
         try_and_judge(operation, (struct injection){.kind = kind, .at = at, .persists = true}, tally);
 }
 
-/* Everything that is set up once in a process has been set up: SQLite, libraries, the tables of the C library. */
+/*
+ * Warms up, so that everything that a process sets up once is set up: SQLite, libraries, the tables of the C library.
+ */
 static void warm_up(const struct operation *operation)
 {
     outcome->injection = (struct injection){.kind = INJECT_NOTHING};
@@ -515,7 +516,7 @@ static long try_operation(const struct operation *operation, long stride)
     warm_up(operation);
     remove_folder(cache_path);
     const char *only = getenv("FAULT_ONLY");
-    /* Which calls there are is counted here, in this process: their classes are needed. */
+    /* The calls are counted in this process, since their classes are needed. */
     try_case(operation, (struct injection){.kind = INJECT_NOTHING});
     tally.baseline = outcome->leaked_blocks;
     const struct injection counted = outcome->injection;
@@ -523,7 +524,7 @@ static long try_operation(const struct operation *operation, long stride)
         return printf("not ok - %s: without a failure: %s\n", operation->name, outcome->wrong);
     if (only != NULL && try_one(operation, only, &tally))
         return tally.failed;
-    const long few = (counted.calls + counted.allocations) / 30 + 1; /* so that small operations have some cases, too */
+    const long few = (counted.calls + counted.allocations) / 30 + 1; /* so that small operations also have some cases */
     stride = stride < few ? stride : few;
     try_calls(operation, counted.calls, stride, &tally);
     try_numbers(operation, INJECT_MEMORY, counted.allocations, stride, &tally);
@@ -540,13 +541,13 @@ static long try_operation(const struct operation *operation, long stride)
 void trial_make_root(void)
 {
     const char *parent = getenv("TMPDIR");
-    setenv("AOTICACHE_CONFIG", "", 1); /* nobody's own */
+    setenv("AOTICACHE_CONFIG", "", 1); /* not the user's own */
     if (parent == NULL && access("/dev/shm", W_OK | X_OK) == 0)
-        parent = "/dev/shm"; /* syncs need not reach a disk here */
+        parent = "/dev/shm"; /* syncs need not reach a disk */
     snprintf(root, sizeof root, "%.400s/aoticache-fault-XXXXXX", parent != NULL ? parent : "/tmp");
     if (mkdtemp(root) == NULL)
         fail("mkdtemp", root);
-    setenv("AOTICACHE_KEYS", root, 1); /* where nobody makes one */
+    setenv("AOTICACHE_KEYS", root, 1); /* a directory without keys */
     snprintf(cache_path, sizeof cache_path, "%s/cache", root);
     snprintf(template_path, sizeof template_path, "%s/template", root);
     outcome = mmap(NULL, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -566,7 +567,5 @@ int trial_main(int argc, char **argv, const struct operation *operations, size_t
             failed += try_operation(&operations[i], stride);
     remove_folder(root);
     fflush(stdout);
-    _exit(failed == 0
-              ? 0
-              : 1); /* leaks are looked for where cases are tried: libzip keeps a block of the warming up here */
+    _exit(failed == 0 ? 0 : 1); /* leaks are searched in the cases: libzip keeps a block of the warm-up here */
 }

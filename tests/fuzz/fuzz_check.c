@@ -1,6 +1,6 @@
 /*
- * Fuzz target for the text form of tensor checks: any bytes, up to a first zero. What is read must be written in a form
- * that is read again to the same, must compare equal to itself, and evaluating it must decide as explaining it does.
+ * Fuzz target for the text form of tensor checks: any bytes, up to a first zero. A parsed check must be written in a
+ * form that parses to the same check, must compare equal to itself, and evaluating and explaining it must agree.
  */
 #include "loader/check/check.h"
 #include "loader/eager_face.h"
@@ -22,7 +22,7 @@ static void evaluate(const aoticache_check *check, const uint8_t *bytes, size_t 
     int64_t numbers[NDIM];
     aoticache_tensor_view views[MOST];
     size_t count = aoticache_check_num_tensors(check);
-    for (size_t i = 0; i < NDIM; i++) /* small ones, and some that overflow when multiplied */
+    for (size_t i = 0; i < NDIM; i++) /* small numbers, and some that overflow when multiplied */
         numbers[i] = size > 0 && bytes[i % size] >= 0x7c ? INT64_MAX - bytes[i % size] : (int64_t)(i % 4);
     for (size_t i = 0; i < MOST; i++)
         views[i] = (aoticache_tensor_view){.dtype = 6,

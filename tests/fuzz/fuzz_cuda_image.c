@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_cuda_image: no file makes the reader of device code crash, read outside of its memory, or give images
- * that it could not have. The bytes are the whole file.
+ * tests/fuzz/fuzz_cuda_image: no file makes the reader of device code crash, read outside of its memory, or return
+ * impossible images. The input is the whole file.
  */
 #include "loader/cuda/internal.h"
 
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         for (size_t i = 0; i < count && i < AOTICACHE_CUDA_IMAGE_MAX; i++) {
             char text[16];
             aoticache_cuda_image_format(&images[i], text);
-            /* What compiled code is for, it runs on. */
+            /* Compiled code runs on the architecture that it is for. */
             if (!aoticache_cuda_image_runs_on(&images[i], images[i].major, images[i].minor))
                 abort();
         }

@@ -1,6 +1,6 @@
 /*
  * tests/fuzz/fuzz_elf: the reader of ELF files on any bytes: description, traits, and the search for symbols. Every
- * name that comes back is read to its end, so that one that leads out of its table is noticed.
+ * returned name is read to its end, so that one that extends beyond its table is noticed.
  */
 #include "loader/loader.h"
 

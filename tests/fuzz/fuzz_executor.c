@@ -1,7 +1,7 @@
 /*
  * tests/fuzz/fuzz_executor: no list of a package's operators makes its reader crash or read outside of its memory, and
- * whatever is read can be called with exactly the numbers that it counted, and with no others. The operators are a few
- * with all kinds of arguments; kernels only look at what they are given.
+ * whatever is parsed can be called with exactly the counts that it reported, and with no others. There are a few
+ * operators with all kinds of arguments; kernels only read their arguments.
  */
 #include "eager/package/executor.h"
 
@@ -23,12 +23,12 @@ static aoticache_status look(void *user, const aoticache_operator *op, aoticache
             if (value->kind == AOTICACHE_VALUE_DOUBLE_LIST)
                 sum += value->as.doubles[k];
             if (value->kind == AOTICACHE_VALUE_TENSOR_LIST)
-                abort(); /* there are no tensors here, so that none can be reached */
+                abort(); /* there are no tensors here, so none can be used */
         }
         if (value->kind == AOTICACHE_VALUE_STRING)
             sum += (double)strlen(value->as.string);
     }
-    (void)sum; /* it was all read */
+    (void)sum; /* all of it was read */
     stack->count = 0;
     return AOTICACHE_OK;
 }
@@ -43,7 +43,7 @@ static aoticache_dispatcher *make_operators(void)
         "plain(int a, int[] b, float[] c, Scalar[] d, str e='e', bool[2] f=False, Tensor? g=None) -> ()",
     };
     aoticache_dispatcher *dispatcher = NULL;
-    static aoticache_oplib *ops; /* for good, as the dispatcher */
+    static aoticache_oplib *ops; /* never freed, like the dispatcher */
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = look;
     if (aoticache_dispatcher_create(&dispatcher, NULL) != AOTICACHE_OK ||

@@ -1,6 +1,7 @@
 /*
- * tests/fuzz/fuzz_manifest: any bytes as the object of a manifest. What is taken for one keeps what its header promises: the
- * content, if there is one, is what follows the first line, and the text that is made of the manifest is read as the same.
+ * tests/fuzz/fuzz_manifest: any bytes as the object of a manifest. A parsed manifest keeps the promises of its header:
+ * the content, if there is one, follows the first line, and the text written from the manifest parses to the same
+ * manifest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     aoticache_manifest *manifest = NULL;
     aoticache_error error = {.message = ""};
-    char *text = malloc(size > 0 ? size : 1); /* no more, so that the sanitizer sees what is read behind the end */
+    char *text = malloc(size > 0 ? size : 1); /* exact size, so that the sanitizer sees reads past the end */
     require(text != NULL);
     if (size > 0)
         memcpy(text, bytes, size);

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_package: any bytes as a .pt2 package: opened, listed, every part unpacked. Whatever is accepted
- * must keep what package.h promises of names and sizes.
+ * tests/fuzz/fuzz_package: any bytes as a .pt2 package: opened, listed, every part unpacked. Accepted packages must
+ * keep the promises of package.h about names and sizes.
  */
 #include <fcntl.h>
 #include <stdlib.h>

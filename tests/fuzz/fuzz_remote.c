@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_remote: no bytes that a server sends make the parsers of records, lists and ActionResults, the unpacker, or
- * the reading of settings crash, read outside of their memory, or take more than they may. A record that is understood prints as one that is
- * understood alike.
+ * tests/fuzz/fuzz_remote: no bytes that a server sends make the parsers of records, lists and ActionResults, the
+ * unpacker, or the parser of settings crash, read outside of their memory, or use more than their limits. A parsed
+ * record prints as one that parses to the same.
  */
 #include "cache/remote/internal.h"
 
@@ -22,7 +22,7 @@ static void check_refusal(const aoticache_error *error)
     require(error->message[0] != '\0' && strchr(error->message, '\n') == NULL);
 }
 
-/* The key is the one that the text names, so that the rest of it is read, too. */
+/* Returns the key that the text names, so that the rest of it is parsed, too. */
 static aoticache_key key_in(const char *text)
 {
     aoticache_key key = {{0}};
@@ -53,7 +53,7 @@ static void try_record(const char *text, size_t size)
         require(length == second_length && memcmp(printed, second, length) == 0);
         aoticache_record_clear(&again);
     }
-    for (size_t i = 0; i < record.count; i++) { /* an entry of its own changes nothing */
+    for (size_t i = 0; i < record.count; i++) { /* adding one of its own entries changes nothing */
         bool has_changed = true;
         const size_t before = record.count;
         require(aoticache_record_put(&record, &record.entries[i], &has_changed, NULL) == AOTICACHE_OK);
@@ -93,7 +93,7 @@ static void try_settings(const char *text)
         check_refusal(&error);
 }
 
-/* In two pieces, as a network gives them. The first byte says how much is expected. */
+/* Unpacks a frame in two pieces, as from a network. The first byte is the expected size. */
 static void try_frame(const uint8_t *bytes, size_t size)
 {
     uint8_t memory[256];
@@ -109,14 +109,14 @@ static void try_frame(const uint8_t *bytes, size_t size)
     aoticache_unpacker_free(unpacker);
 }
 
-/* What is read lies within the bytes, and what is written is read. */
+/* Parsed fields are within the bytes, and written results parse. */
 static void try_action_result(const char *text, size_t size)
 {
     aoticache_error error = {.message = ""};
     size_t at = 0, length = 0;
     char *wrapped = NULL;
     size_t wrapped_size = 0;
-    char *exact = malloc(size > 0 ? size : 1); /* so that reading behind its end is found */
+    char *exact = malloc(size > 0 ? size : 1); /* so that reading past its end is found */
     if (exact == NULL)
         return;
     memcpy(exact, text, size);

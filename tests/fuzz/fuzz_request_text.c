@@ -1,6 +1,6 @@
 /*
- * Fuzz target for requests as lines of text: any bytes, up to a first zero. What is read must be written in a form that
- * is read again to the same encoding.
+ * Fuzz target for requests as lines of text: any bytes, up to a first zero. A parsed request must be written in a form
+ * that parses to the same encoding.
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"

@@ -1,6 +1,7 @@
 /*
  * tests/fuzz/fuzz_schema: no text makes the parser of schemas crash or read outside of its memory; a refusal names a
- * column of the text; what is printed is measured as it is written, and a copy of it that parses prints alike.
+ * column of the text; the measured length of the printed text equals the written one, and if the printed text parses,
+ * it prints the same again.
  */
 #include "eager/schema/internal.h"
 #include "eager/schema/schema.h"
@@ -22,7 +23,10 @@ static char *print(const aoticache_schema *schema)
     return text;
 }
 
-/* Odd defaults print as something that reads differently ("str x=1" is a number): only the second copy must be stable. */
+/*
+ * Parses the text again. Odd defaults print as text that parses differently ("str x=1" is a number): only the second
+ * copy must be stable.
+ */
 static void read_again(const char *text, int depth)
 {
     aoticache_schema *schema = NULL;

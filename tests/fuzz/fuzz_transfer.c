@@ -1,6 +1,6 @@
 /*
  * tests/fuzz/fuzz_transfer: any bytes as an archive, imported into a cache that is kept from input to input. Whatever
- * comes in, the store stays sound, and beside the cache nothing appears. That is looked at where something came in.
+ * is imported, the store stays valid, and nothing appears next to the cache. That is checked if something was imported.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-#define MOST_WITHOUT_CHANGE 256 /* inputs that brought nothing; then the store is looked at all the same */
+#define MOST_WITHOUT_CHANGE 256 /* inputs without an import after which the store is checked nevertheless */
 
 static char root[256], directory[300];
 static unsigned without_change;
@@ -93,6 +93,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     require(aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &found, NULL) == AOTICACHE_OK);
     require(found.damaged + found.missing + found.foreign + found.unindexed == 0);
     check_root();
-    aoticache_cache_close(steal_ptr(&cache)); /* the next one finds what is there, as another process does */
+    aoticache_cache_close(steal_ptr(&cache)); /* the next one opens it like another process */
     return 0;
 }

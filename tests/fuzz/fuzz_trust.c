@@ -1,7 +1,7 @@
 /*
  * tests/fuzz/fuzz_trust: no text makes the parsers of keys, signatures, lists of them and words that revoke crash or read
- * outside of their memory. A refusal is one line, and none of a secret key's bytes are in it. What parses prints as it was:
- * every value has one text.
+ * outside of their memory. A refusal is one line, without any bytes of a secret key. A text that parses prints
+ * unchanged: every value has one text.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void parse_signatures(const char *text)
     }
     require(list.count <= AOTICACHE_MAX_SIGNATURES);
     char *printed = aoticache_signature_list_format(&list);
-    require(printed != NULL && strncmp(printed, text, strlen(text)) == 0); /* but for the last line end */
+    require(printed != NULL && strncmp(printed, text, strlen(text)) == 0); /* except for the last line end */
     require(aoticache_signature_list_parse(printed, &again, NULL) == AOTICACHE_OK && again.count == list.count);
     free(printed);
 }
@@ -73,7 +73,7 @@ static void parse_secret_key(const char *text)
     const char *colon = strchr(text, ':');
     aoticache_status status = aoticache_secret_key_parse(text, "a file", &key, &error);
     if (status == AOTICACHE_INVALID && colon != NULL && strlen(colon) > 16) {
-        char part[17]; /* no message has so long a word of its own; it may have the name */
+        char part[17]; /* no message contains a word this long, except the name */
         memcpy(part, colon + 1, 16);
         part[16] = '\0';
         require(strpbrk(part, " \n") != NULL || strstr(text, part) < colon || strstr(error.message, part) == NULL);

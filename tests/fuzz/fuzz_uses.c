@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_uses: any bytes as the file of uses beside an index. What is taken for a record can be written again, and
- * comes back the same. So that a fuzzer need not find hashes, each input is read twice: as it is, and as the payload of a
- * record whose hash is right.
+ * tests/fuzz/fuzz_uses: any bytes as the pending statistics file next to an index. A parsed record can be written
+ * again, and parses to the same. So that a fuzzer need not find hashes, each input is read twice: unchanged, and as the
+ * payload of a record with the right hash.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_weights: any bytes as a .safetensors file and as a list of weights. Whatever is accepted lies in the file,
- * and has the bytes that its sizes say.
+ * tests/fuzz/fuzz_weights: any bytes as a .safetensors file and as a list of weights. Accepted tensors are within the
+ * file, and have as many bytes as their sizes require.
  */
 #include "eager/model/internal.h"
 

@@ -1,6 +1,7 @@
 /*
- * tests/fuzz/replay: runs a fuzz target on the files it has found before. With no argument: the target's corpus,
- * tests/fuzz/corpus/NAME and tests/fuzz/found/NAME; else the files named. One line for each folder or file.
+ * tests/fuzz/replay: runs a fuzz target on files that were found earlier. With no argument: the target's corpus,
+ * tests/fuzz/corpus/NAME and tests/fuzz/found/NAME; otherwise the named files. Prints one line for each directory or
+ * file.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ static int replay_file(const char *path)
     fclose(file);
     if (bytes == NULL)
         return -1;
-    uint8_t *exact = malloc(size > 0 ? size : 1); /* so that a sanitizer sees the first byte too many */
+    uint8_t *exact = malloc(size > 0 ? size : 1); /* so that a sanitizer sees reading one byte too many */
     if (exact != NULL) {
         memcpy(exact, bytes, size);
         LLVMFuzzerTestOneInput(exact, size);

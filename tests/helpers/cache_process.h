@@ -1,6 +1,6 @@
 /*
- * What the programs share that kill processes or let them race: a cache of numbered entries, and an end at once where
- * something is wrong.
+ * What programs that kill processes or let them race share: a cache of numbered entries, and an immediate exit on an
+ * error.
  */
 #ifndef AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
 #define AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A child's exit must not run what its parent registered. */
+/* Fails. A child's exit must not run exit handlers of its parent. */
 static inline void fail(const char *what, const char *detail)
 {
     printf("not ok - %s: %s\n", what, detail);
@@ -20,7 +20,7 @@ static inline void fail(const char *what, const char *detail)
     _exit(1);
 }
 
-/* The same numbers in every run that begins with the same state. */
+/* The state of the random numbers, which are the same in every run with the same initial state. */
 static unsigned random_state __attribute__((unused));
 
 static inline unsigned next_random(unsigned limit)
@@ -83,13 +83,15 @@ static inline void library_text(int library, char ret_text[64])
     snprintf(ret_text, 64, "bytes of library %d", library);
 }
 
-/* Whether an entry keeps its file in the manifest: every fourth number, if it has one file. */
+/* Returns whether an entry has its file in the manifest: every fourth number, if it has one file. */
 static inline bool is_record(int number, bool has_second_file)
 {
     return number % 4 == 3 && !has_second_file;
 }
 
-/* Entry `number`, whose library is library_text() of `library`, with a second file where asked; made in `folder`. */
+/*
+ * Puts entry `number`, whose library is library_text() of `library`, with a second file if requested; made in `folder`.
+ */
 static inline aoticache_status put_numbered(aoticache_cache *cache, const char *folder, int number, int library,
                                             bool has_second_file, aoticache_error *ret_error)
 {
@@ -111,7 +113,7 @@ static inline aoticache_status put_numbered(aoticache_cache *cache, const char *
     return status;
 }
 
-/* ---- soundness ---- */
+/* ---- verification ---- */
 
 static inline void tell_finding(void *user, const char *what, const char *name, const char *detail)
 {
@@ -129,8 +131,10 @@ static inline void fail_unsound(const char *when, const aoticache_verify_report 
     fail(when, detail);
 }
 
-/* What must be true after a kill, too, which may leave objects that nothing names and manifests without an entry. Says
- * each thing that is found. */
+/*
+ * Checks what must be true even after a kill, which may leave unreferenced objects and manifests without an entry.
+ * Prints each error.
+ */
 static inline aoticache_verify_report verify(aoticache_cache *cache, const char *when)
 {
     aoticache_verify_report report;
@@ -142,7 +146,7 @@ static inline aoticache_verify_report verify(aoticache_cache *cache, const char 
     return report;
 }
 
-/* The same, and that nothing is left over. */
+/* Checks the same, and that nothing is left over. */
 static inline void verify_tidy(aoticache_cache *cache, const char *when)
 {
     const aoticache_verify_report report = verify(cache, when);
@@ -150,7 +154,7 @@ static inline void verify_tidy(aoticache_cache *cache, const char *when)
         fail_unsound(when, &report);
 }
 
-/* Before every how many-th call a process is killed: CRASH_STRIDE, or what is given. */
+/* Returns n, if a process is killed before every n-th call: CRASH_STRIDE, or the argument. */
 static inline long crash_stride(long otherwise)
 {
     const char *text = getenv("CRASH_STRIDE");

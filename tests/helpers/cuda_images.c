@@ -1,10 +1,10 @@
 /*
- * What the loader knows of device code in files, for tests that have no GPU.
+ * Prints what the loader finds about device code in files, for tests without a GPU.
  *
  *     cuda_images FILE...                            the images of each file, one line each: "sm_90, compute_90"
  *     cuda_images --load LIBRARY DEVICE [DIRECTORY]  loads a library and creates a runner on the device
  *
- * Exit 0; 1 with a message; 3 with a message where the library or the device is refused.
+ * Exit 0; 1 with a message; 3 with a message if the library or the device is refused.
  */
 #include "loader/cuda/internal.h"
 #include "loader/runner/runner.h"

@@ -1,9 +1,9 @@
 /*
- * Fills a cache with entries that nothing was compiled for, as fast as puts go, for the tests of what is done with many.
+ * Fills a cache with entries without compiling, as fast as puts go, for tests of operations on many entries.
  *
- * Arguments: the directory, how many entries, the bytes of each library, then milliseconds that the compiles are said to have
- * taken (entry i took the one at i modulo their number; 1 where there are none). Entry i is of operator fill::opI, and the
- * ones before it were used before it. No two libraries are alike. FILL_IN_MANIFEST=1: they are kept in their manifests.
+ * Arguments: the directory, the number of entries, the bytes of each library, then compile times in milliseconds (entry
+ * i has the one at i modulo their number; 1 if there are none). Entry i belongs to operator fill::opI, and was last
+ * used after the entries before it. All libraries differ. FILL_IN_MANIFEST=1: libraries are stored in their manifests.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
- * Plays one battery of calls on a kernel library, through the loader, and writes down what each gave: status, kind of
- * message, results. The same calls on the same model must give the same lines, whoever made the library and whatever
- * host it is in: this program alone, with the shim, or a process that has libtorch (it is a shared library, too, for
- * that; tests/python/test_hosts.py plays all of them, and PyTorch's own runner, and compares).
+ * Runs a battery of calls on a kernel library, through the loader, and records the result of each: status, kind of
+ * message, outputs. The same calls on the same model must give the same lines, whatever made the library and whatever
+ * host it is in: this program alone, with the shim, or a process that has libtorch (for that it is a shared library,
+ * too; tests/python/test_hosts.py runs all of them, and PyTorch's own runner, and compares).
  *
  *     host_battery LIBRARY OUTPUT SIZE...     sizes of the library's one input, which is float32
  *
- * The words of messages are nobody's interface: written down is "none", "some", or "names CONSTANT".
+ * The texts of messages are not an interface: the record is "none", "some", or "names CONSTANT".
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@ struct battery {
     const aoticache_library_functions *f;
     AOTInductorModelContainerHandle container;
     size_t num_outputs, num_constants;
-    const char *names[MAX_CONSTANTS]; /* of the constants */
+    const char *names[MAX_CONSTANTS]; /* names of the constants */
     bool folded[MAX_CONSTANTS], traced[MAX_CONSTANTS];
     int64_t ndim, sizes[MAX_NDIM];
     float input[MAX_ELEMENTS];
@@ -37,7 +37,7 @@ struct battery {
 __attribute__((visibility("default"))) int host_battery(const char *library, const char *output, int64_t ndim,
                                                         const int64_t *sizes);
 
-/* ---- writing down ---- */
+/* ---- recording ---- */
 
 static void note(const struct battery *b, const char *label, AOTIRuntimeError status)
 {
@@ -54,7 +54,7 @@ static void note(const struct battery *b, const char *label, AOTIRuntimeError st
             name != NULL ? name : "");
 }
 
-/* Sizes and values. */
+/* Prints sizes and values. */
 static void print_tensor(AtenTensorHandle tensor, FILE *out)
 {
     aoticache_tensor_view view;
@@ -81,13 +81,13 @@ static AtenTensorHandle make_tensor(const struct battery *b, void *data, int64_t
 typedef AOTIRuntimeError (*run_fn)(AOTInductorModelContainerHandle, AtenTensorHandle *, size_t, AtenTensorHandle *,
                                    size_t, AOTInductorStreamHandle, AOTIProxyExecutorHandle);
 
-/* A run, and in text what it made. */
+/* Runs, and writes the result as text. */
 static AOTIRuntimeError run_with(struct battery *b, run_fn run, char ret_text[TEXT])
 {
     AtenTensorHandle input = make_tensor(b, b->input, b->ndim, b->sizes), outputs[MAX_OUTPUTS] = {NULL};
     FILE *text = fmemopen(ret_text, TEXT, "w");
     AOTIRuntimeError status = run(b->container, &input, 1, outputs, b->num_outputs, NULL, NULL);
-    /* Taken or not, as the interface leaves it on failure. */
+    /* Frees the input if the call did not take it; on failure it may not have. */
     aoticache_tensor_free(input);
     for (size_t i = 0; i < b->num_outputs && status == 0; i++) {
         fprintf(text, "  output %zu", i);
@@ -144,7 +144,7 @@ static void play_threads(struct battery *b)
     fprintf(b->out, "threads: %d runs differ\n", wrong);
 }
 
-/* ---- creating and asking ---- */
+/* ---- creation and properties ---- */
 
 static void play_refused_creation(struct battery *b)
 {
@@ -210,7 +210,7 @@ static void ask_constants(struct battery *b)
         b->traced[i] = type == AOTICACHE_KERNEL_CONSTANT_TENSOR;
         fprintf(b->out, "  %zu %s, folded %d\n", i, b->names[i], b->folded[i]);
     }
-    /* One past the end, too. */
+    /* Also one past the end. */
     for (size_t i = 0; i <= b->num_constants; i++) {
         const char *fqn = "unset";
         note(b, "constant OriginalFQN", b->f->AOTInductorModelContainerGetConstantOriginalFQN(b->container, i, &fqn));
@@ -242,8 +242,9 @@ static void extract(struct battery *b, bool inactive)
 }
 
 /*
- * New values for constants that are not folded: each element the old one times `factor`, plus `term`. Those that
- * tracing made stay out: PyTorch overwrites them in the inactive buffer with the active one's when that is folded.
+ * New values for constants that are not folded: each element is the old one times `factor`, plus `term`. Constants that
+ * tracing made are left out: PyTorch overwrites those of the inactive buffer with the active one's when it folds that
+ * buffer.
  */
 struct values {
     AOTInductorConstantMapEntry pairs[MAX_CONSTANTS];
@@ -265,7 +266,7 @@ static void make_value(const struct battery *b, AtenTensorHandle old, float fact
     values->pairs[values->count].handle = make_tensor(b, data, view.ndim, view.sizes);
 }
 
-/* The active buffer must be whole. */
+/* Makes new values. The active buffer must be complete. */
 static void make_values(const struct battery *b, float factor, float term, struct values *ret_values)
 {
     const AOTInductorConstantMapEntry *entries = NULL;
@@ -360,8 +361,8 @@ static bool has_folded(const struct battery *b)
 }
 
 /*
- * A freed buffer has no constants to run with until it is filled again. Where constants were folded PyTorch does not
- * survive that: it looks for the data of the folded ones that it has just dropped.
+ * Tests freeing. A freed buffer has no constants to run with until it is filled again. If constants were folded PyTorch
+ * crashes: it reads the data of the folded ones that it has just dropped.
  */
 static void play_freeing(struct battery *b)
 {
@@ -400,7 +401,7 @@ static void play_user_managed(struct battery *b)
     run_and_note(b, "run with copies");
 }
 
-/* ---- a model without a container; where constants are folded it needs the container for that ---- */
+/* ---- a model without a container; if constants are folded it needs the container for that ---- */
 
 static void run_model(struct battery *b, AOTInductorModelHandle model, const char *label)
 {
@@ -470,7 +471,9 @@ static void play(struct battery *b)
     note(b, "create", b->f->AOTInductorModelContainerCreateWithDevice(&b->container, 2, "cpu", NULL));
     ask_names(b);
     ask_constants(b);
-    /* First of all: PyTorch's takes the pool's first free model, and after other runs there may be none. */
+    /*
+     * This comes first: PyTorch's function takes the pool's first free model, and after other runs there may be none.
+     */
     note(b, "run single-threaded", run_with(b, b->f->AOTInductorModelContainerRunSingleThreaded, text));
     fputs(text, b->out);
     run_and_note(b, "run");
@@ -489,7 +492,7 @@ static void play(struct battery *b)
     note(b, "delete", b->f->AOTInductorModelContainerDelete(b->container));
 }
 
-/* The functions that the battery calls; a library without one of them is refused by name. */
+/* Checks that the library has the functions that the battery calls; a missing one is named. */
 static bool is_complete(const struct battery *b)
 {
     static const char *const needed[] = {"AOTInductorGetLastError",

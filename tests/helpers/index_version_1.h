@@ -1,5 +1,5 @@
 /*
- * tests/helpers/index_version_1: the tables of an index as version 1 made them, which tests migrate.
+ * tests/helpers/index_version_1: the tables of an index of version 1, which tests migrate.
  */
 #ifndef TESTS_HELPERS_INDEX_VERSION_1_H
 #define TESTS_HELPERS_INDEX_VERSION_1_H

@@ -1,4 +1,4 @@
-"""moto's server, one request at a time: moto looks whether a key is there and then writes it, which S3 does in one step.
+"""moto's server, one request at a time: moto checks whether a key exists and then writes it, which S3 does in one step.
 
 Takes moto.server's arguments.
 """

@@ -1,8 +1,8 @@
 /*
- * Opens a cache as a program does that says nothing of it, and stores a kernel in it or finds it there.
+ * Opens a cache with default options, and stores a kernel in it or finds it there.
  *
- * Arguments: an operator, then perhaps a directory (else the options are NULL: all is as configured). Prints "stored" or
- * "found", and the directory; else says why not and ends with 1.
+ * Arguments: an operator, then optionally a directory (without it the options are NULL: everything is as configured).
+ * Prints "stored" or "found", and the directory; on failure prints the reason and exits with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>

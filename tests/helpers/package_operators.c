@@ -1,7 +1,7 @@
 /*
  * tests/helpers/package_operators: runs a package without PyTorch, with operators that have every kind of argument and
- * result that packages may call: package_operators PACKAGE NUMBER..., a float32 input of that many elements. Prints each
- * output on a line of its own. tests/python/test_package_operators.py has the same operators for PyTorch.
+ * result that packages may call: package_operators PACKAGE NUMBER..., a float32 input of that many elements. Prints
+ * each output on a separate line. tests/python/test_package_operators.py has the same operators for PyTorch.
  */
 #include <aoticache.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static aoticache_status new_like(const aoticache_tensor_view *x, aoticache_value
     return status;
 }
 
-/* 13 arguments, 2 results. */
+/* Has 13 arguments, 2 results. */
 static aoticache_status many(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *stack,
                              aoticache_error *error)
 {

@@ -7,7 +7,7 @@
  *
  * INPUTS and OUTPUTS are files of tensors: int64 count, then for each int64 dtype, ndim, storage offset, storage bytes,
  * the sizes, the strides, the bytes of the storage. With REPEAT the library runs that often, and the nanoseconds of one
- * run, handles included, are printed. Exit 0; 1 with a message; 3 with a message where the loader refuses the library.
+ * run, handles included, are printed. Exit 0; 1 with a message; 3 with a message if the loader refuses the library.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static struct set read_tensors(const aoticache_torch *torch, const char *path)
         int64_t dtype = take(&at), ndim = take(&at), offset = take(&at), bytes = take(&at), shape[128];
         for (int64_t d = 0; d < 2 * ndim; d++)
             shape[d] = take(&at);
-        /* Tensors without bytes get an address too; all of them one that fits any dtype. */
+        /* Tensors without bytes get an address too; every address is aligned for any dtype. */
         void *data = aligned_alloc(64, ((size_t)bytes + 64) & ~(size_t)63);
         if (data == NULL)
             fail(path, "out of memory");
@@ -89,7 +89,7 @@ static void put(FILE *file, int64_t value)
     fwrite(&value, sizeof value, 1, file);
 }
 
-/* The bytes of the storage; the loader's table has no function for it. */
+/* Returns the bytes of the storage; the loader's table has no function for it. */
 static int64_t storage_bytes(const aoticache_torch *torch, AtenTensorHandle tensor)
 {
     AOTITorchError (*get_storage_size)(AtenTensorHandle, int64_t *);

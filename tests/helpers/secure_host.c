@@ -1,10 +1,11 @@
 /*
- * A program that runs with other rights than its caller's: makes hooks and an eager, and prints what they found and what
- * their programs got. For tests/cli/test_secure.sh.
+ * A program that runs with other rights than its caller's: makes hooks and a context, and prints what they found and
+ * the environment of their programs. For tests/cli/test_secure.sh.
  *
- *   secure_host FOLDER     FOLDER: where its files go, and where kernel sources and a script `command` are
+ *   secure_host FOLDER     FOLDER: a directory for its files, with kernel sources and a script `command`
  *
- * Started by root it takes another real user, so that it is a set-user-ID program after its exec. Ends with 77 elsewhere.
+ * Started by root it takes another real user, so that it is a set-user-ID program after its exec. Exits with 77
+ * otherwise.
  */
 #include "eager/eager.h"
 #include "eager/holder/holder.h"

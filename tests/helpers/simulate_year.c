@@ -1,13 +1,14 @@
 /*
- * A year of a cache in minutes: a generated trace over many keys goes through a real cache with a budget, and beside it
- * through two models of the same capacity: plain LRU, and Belady's rule (whatever is needed last goes), which nobody can
- * beat without knowing the future. Every put is followed by a look at the size: it must never be above the budget.
+ * Simulates a year of a cache in minutes: a generated trace over many keys runs through a real cache with a budget, and
+ * through two models of the same capacity: plain LRU, and Belady's rule (the entry needed last is evicted), which no
+ * policy can beat. After every put the size is checked: it must never be above the budget.
  *
- * The trace: a Zipf-like mix of all keys, and bursts: every "week" a project of keys that are close together is asked for
- * again and again for some days and then hardly ever.
+ * The trace: a Zipf-like mix of all keys, and bursts: every "week" a project of neighbouring keys is requested
+ * repeatedly for some days and then hardly ever.
  *
- * Arguments: keys, requests, share of all bytes that fit (0.2), a folder (made, removed). Prints one JSON object per line, and
- * ends with 1 where the size was ever above the budget, a lookup gave another artifact than was put, or nothing was hit.
+ * Arguments: keys, requests, share of all bytes that fit (0.2), a directory (made, removed). Prints one JSON object per
+ * line, and exits with 1 if the size was ever above the budget, a lookup returned another artifact than was put, or
+ * there were no hits.
  */
 #include "cache/cache.h"
 #include "cache/stats/statistics.h"
@@ -27,7 +28,7 @@ typedef struct simulation {
     uint32_t keys, requests;
     uint64_t budget;
     uint32_t *trace;
-    uint32_t *next_use; /* of the same key, by place in the trace; NEVER */
+    uint32_t *next_use; /* of the same key, by position in the trace; or NEVER */
     uint64_t *bytes;    /* by key, as the cache counts them */
     char folder[4096], library[4200];
     aoticache_cache *cache;
@@ -58,7 +59,7 @@ static double random_share(void)
     return (double)(random_number() >> 11) / 9007199254740992.0;
 }
 
-/* Rank 0 is the commonest: the inverse of the continuous distribution with density 1 / rank^0.9. */
+/* Draws a rank; 0 is the most frequent: the inverse of the continuous distribution with density 1 / rank^0.9. */
 static uint32_t zipf(uint32_t count)
 {
     double top = pow((double)count + 1, 0.1);
@@ -66,7 +67,7 @@ static uint32_t zipf(uint32_t count)
     return rank >= count ? count - 1 : (uint32_t)rank;
 }
 
-/* Which key has which rank: a fixed shuffle, so that common keys do not lie side by side. */
+/* Returns the key of a rank: a fixed shuffle, so that frequent keys are not neighbours. */
 static uint32_t key_of_rank(const simulation *sim, uint32_t rank)
 {
     return (uint32_t)(((uint64_t)rank * 2654435761u) % sim->keys);
@@ -110,13 +111,13 @@ static aoticache_request *request_of(uint32_t key)
     return request;
 }
 
-/* Of 16 bytes. */
+/* Returns the size of a library in lines of 16 bytes. */
 static uint32_t library_lines(uint32_t key)
 {
     return 64 + (key * 2246822519u >> 23);
 }
 
-/* 1 to 9 KiB, no two alike. */
+/* Writes a library of 1 to 9 KiB; all differ. */
 static void write_library(const simulation *sim, uint32_t key)
 {
     FILE *file = fopen(sim->library, "w");
@@ -185,7 +186,7 @@ static void run_cache(simulation *sim)
     }
 }
 
-/* ---- models: a heap of what is in, ordered by when it was or will be used ---- */
+/* ---- models: a heap of the cached keys, ordered by last or next use ---- */
 
 typedef struct model {
     const simulation *sim;
@@ -195,11 +196,11 @@ typedef struct model {
     uint64_t used, hits;
     struct {
         uint32_t when, key;
-    } *heap; /* with stale items, passed over when they come up */
+    } *heap; /* may have stale items, which are skipped */
     size_t count, capacity;
 } model;
 
-/* Whether item a goes before item b. */
+/* Returns whether item a is evicted before item b. */
 static bool goes_first(const model *m, size_t a, size_t b)
 {
     return m->is_belady ? m->heap[a].when > m->heap[b].when : m->heap[a].when < m->heap[b].when;

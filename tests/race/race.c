@@ -1,11 +1,12 @@
 /*
- * race: eight processes on one cache directory, for a number of seconds (the argument, 10 by default), each doing at random
- * what programs do: get or compile, look up and compare every byte, put, remove, collect, open and close.
+ * race: eight processes on one cache directory, for a number of seconds (the argument, 10 by default), each doing
+ * random operations of programs: get or compile, look up and compare every byte, put, remove, collect, open and close.
  *
  * Keys are of three kinds: stable ones are never removed, volatile ones are, and held ones are stable ones whose artifacts
- * the parent holds all the time. In the first half collections have no limits, so a stable entry that was ever stored must
- * be found by everybody; in the second half they throw away what they can, and only held ones must be found. Never may a
- * byte be wrong, never may two compiles of one key run at once, and a collection at the end leaves nothing behind.
+ * the parent holds all the time. In the first half collections have no limits, so a stable entry that was ever stored
+ * must be found by every process; in the second half they remove what they can, and only held ones must be found. No
+ * byte may ever be wrong, two compiles of one key may never run concurrently, and a collection at the end leaves no
+ * leftovers.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -85,7 +86,7 @@ static void write_library(const char *path, int key, int variant)
 
 /* ---- the operations ---- */
 
-/* Whether a lookup that begins now may come back empty. */
+/* Returns whether a lookup that begins now must find the entry. */
 static bool must_be_found(int key)
 {
     if (is_held(key))
@@ -111,7 +112,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &file;
     product.file_count = 1;
-    product.in_manifest = !is_held(key) && key % 2 == 0; /* nothing of such an artifact is held */
+    product.in_manifest = !is_held(key) && key % 2 == 0; /* such an artifact is never held */
     if (unlink(marker) != 0)
         fail("marker", marker);
     atomic_fetch_add(&shared->compiles, 1);
@@ -174,7 +175,7 @@ static void put(aoticache_cache *cache, int key, aoticache_artifact **ret_artifa
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &file;
     product.file_count = 1;
-    product.in_manifest = !is_held(key) && key % 2 == 0; /* nothing of such an artifact is held */
+    product.in_manifest = !is_held(key) && key % 2 == 0; /* such an artifact is never held */
     if (aoticache_cache_put(cache, request, &product, ret_artifact, &error) != AOTICACHE_OK)
         fail("put", error.message);
     aoticache_request_free(request);

@@ -1,10 +1,11 @@
 /*
- * race_checkpoint: merges of the index's log beside a writer, on one processor, so that each is interrupted everywhere. In
- * SQLite before 3.51.3 a merge that begins while the writer begins the log anew says of the new log that more of it is in
- * the file than there is, and what is written next is lost (https://sqlite.org/wal.html#walresetbug). index/connection/checkpoint.c keeps
- * that away, and this looks on: the header of the -shm file says how long the log is and how much of it is in the file.
+ * race_checkpoint: merges of the index's log concurrently with a writer, on one processor, so that each is interrupted
+ * everywhere. In SQLite before 3.51.3 a merge that begins while the writer restarts the log records for the new log
+ * that more of it is in the file than exists, and the next writes are lost (https://sqlite.org/wal.html#walresetbug).
+ * index/connection/checkpoint.c prevents that, and this program checks it: the header of the -shm file has the length
+ * of the log and the part of it that is in the file.
  *
- * Arguments: seconds (6 by default); `bare`: merge by SQLite alone, which shows the fault where SQLite has it.
+ * Arguments: seconds (6 by default); `bare`: merge with SQLite only, which shows the bug if SQLite has it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static void merge_all_the_time(void)
             aoticache_index_checkpoint(index);
 }
 
-/* A log is full of frames at times, and begins anew when there was time to merge all of it. */
+/* Writes. The log is long at times, and restarts when there was time to merge all of it. */
 static void write_all_the_time(void)
 {
     aoticache_index *index = open_index();
@@ -87,7 +88,7 @@ static pid_t start(void (*work)(void))
     if (child < 0)
         fail("fork", strerror(errno));
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* none goes on where the parent fails */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* none continues if the parent fails */
         work();
     }
     return child;
@@ -115,7 +116,7 @@ struct seen {
     uint32_t salt, wrong_salt;
 };
 
-/* Of one and the same log: a new one has another salt. */
+/* Reads the header for one log: a new log has another salt. */
 static void look(const _Atomic uint32_t *header, struct seen *seen)
 {
     const uint32_t salt = atomic_load(&header[SALT]), merged = atomic_load(&header[MERGED_FRAMES]);
@@ -149,7 +150,7 @@ static cpu_set_t first_of(const cpu_set_t *processors)
     return one;
 }
 
-/* All on one processor, and this one on any. */
+/* Starts all children on one processor; this process runs on any. */
 static void start_all(pid_t ret_children[PROCESSES])
 {
     cpu_set_t processors;
@@ -161,7 +162,7 @@ static void start_all(pid_t ret_children[PROCESSES])
     sched_setaffinity(0, sizeof processors, &processors);
 }
 
-/* A slow disk begins few logs in that time; without one nothing would be shown. */
+/* Watches. On a slow disk few logs begin in that time; without one nothing would be tested. */
 static struct seen watch(const pid_t *children, unsigned seconds)
 {
     struct seen seen = {.logs = 0};

@@ -1,9 +1,10 @@
 /*
  * race_collect: collections under full load. For a number of seconds (the argument, 6 by default) some processes look
- * kernels up and read every byte of what they got, some put new ones into a cache with a budget, and some collect, all of
- * them at once and everything they can. A kernel that a process holds must be whole and be found by its key from the first
- * second to the last; no byte may ever be wrong; a collection that is not alone says LOCKED. At the end the store verifies
- * and nothing is left over. Prints the longest time that a lookup, a put and a collection took: figures, not limits.
+ * kernels up and read every byte of what they got, some put new ones into a cache with a budget, and some collect, all
+ * concurrently and as much as they can. A kernel that a process holds must be whole and be found by its key from the
+ * first second to the last; no byte may ever be wrong; a collection that is not alone returns LOCKED. At the end the
+ * store verifies and nothing is left over. Prints the longest time that a lookup, a put and a collection took: figures,
+ * not limits.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -57,7 +58,7 @@ static aoticache_cache *open_cache(bool has_budget)
     return open_with(&options);
 }
 
-/* Every two neighbours have the same library, so that objects are shared. */
+/* Makes the bytes of a library. Pairs of neighbours have the same library, so that objects are shared. */
 static void make_bytes(unsigned number, char bytes[BYTES])
 {
     for (size_t i = 0; i < BYTES; i++)
@@ -102,7 +103,7 @@ static void put(aoticache_cache *cache, unsigned number)
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &made;
     product.file_count = 1;
-    product.in_manifest = number >= HELD && number % 3 == 0; /* nothing of such an artifact is held */
+    product.in_manifest = number >= HELD && number % 3 == 0; /* such an artifact is never held */
     product.compile_ns = 1000000u * (1 + number % 50);
     aoticache_request *request = make_request((int)number);
     uint64_t begun = aoticache_monotonic_ns();
@@ -151,7 +152,10 @@ static void collect_all_the_time(aoticache_cache *cache)
         options.policy = next_random(2);
         options.scan = next_random(4) == 0;
         options.vacuum = next_random(4) == 0;
-        /* Files go beside the transactions of the next round, if there is one; each waits for the putters once more. */
+        /*
+         * Files are removed in parallel with the transactions of the next round, if there is one; each waits for the
+         * putters again.
+         */
         cache->round = next_random(4) == 0 ? 1 + next_random(7) : 0;
         uint64_t begun = aoticache_monotonic_ns();
         aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error);
@@ -177,7 +181,7 @@ static pid_t start(void (*work)(aoticache_cache *), bool has_budget, unsigned se
     aoticache_cache *cache = open_cache(has_budget);
     work(cache);
     aoticache_cache_close(cache);
-    _exit(0); /* the parent's cache is the parent's to close */
+    _exit(0); /* the parent closes its own cache */
 }
 
 static void wait_for(const pid_t *children, size_t count)
@@ -237,7 +241,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < COLLECTORS; i++)
         children[count] = start(collect_all_the_time, false, (unsigned)count), count++;
     sleep(seconds);
-    /* A slow disk puts little in that time; without an eviction nothing would be shown. */
+    /* On a slow disk few puts happen in that time; without an eviction nothing would be tested. */
     for (unsigned more = 0; more < 90 && (atomic_load(&shared->evicted) == 0 || atomic_load(&shared->found) == 0);
          more++)
         sleep(1);

@@ -1,8 +1,8 @@
 /*
  * Threads run a container of a kernel library written in C (tests/unit/kernels/uniform.c) while others change its
  * constants: update the inactive buffer with one value, fold it or not, swap; sometimes update the active one, fold
- * again, list, free the inactive one. Every run's output must be all one value, whatever it is. Meant for the thread
- * sanitizer, with which the library is then compiled too; and run without it.
+ * again, list, free the inactive one. Every run's output must consist of one value, whatever it is. Meant for
+ * ThreadSanitizer, with which the library is then compiled too; also run without it.
  *
  * Argument: seconds (default 5), shared by containers with 1, 3 and 8 models.
  */
@@ -103,7 +103,7 @@ static void *run_often(void *argument)
     return NULL;
 }
 
-/* All in one: two writers may not come between an update and its swap. */
+/* Changes the constants as one step: no other writer may intervene between an update and its swap. */
 static void change_constants(unsigned round, AOTInductorConstantMapEntry pairs[2])
 {
     static pthread_mutex_t one_after_the_other = PTHREAD_MUTEX_INITIALIZER;
@@ -137,7 +137,7 @@ static void *change_often(void *argument)
         for (int i = 0; i < SIZE; i++)
             data[i] = (float)(round % 100000);
         change_constants(round, pairs);
-        /* Read by one thread, in vain: only that it does not disturb is wanted. */
+        /* One thread reads, and ignores the results: reading must not disturb. */
         if (argument == NULL)
             f.AOTInductorModelContainerExtractConstantsMapEntries(container, &entries, &count, round % 2 == 0);
     }

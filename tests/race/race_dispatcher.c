@@ -1,7 +1,7 @@
 /*
- * Threads call operators for several keys while others register and take back kernels, fallbacks, definitions and an
+ * Threads call operators for several keys while others register and remove kernels, fallbacks, definitions and an
  * observer, and dump and check. Every call must reach a kernel that was registered at some moment during it; a kernel
- * must not run after its end, and every one must end exactly once. Meant for the thread sanitizer; run without it too.
+ * must not run after its end, and every one must end exactly once. Meant for ThreadSanitizer; also run without it.
  *
  * Argument: seconds (default 5).
  */
@@ -17,13 +17,13 @@
 
 enum { OPERATORS = 4, CALLERS = 4, REGISTRARS = 2, MAX_RECORDS = 300000, BATCH = 4 };
 
-/* One registered kernel; stays until the end of the program, so that its fate can be told. */
+/* One registered kernel; the record stays until the end of the program, so that its state can be checked. */
 typedef struct record {
     struct record *next;
     unsigned operator_number;
-    atomic_ulong gone_at; /* the clock when taking it back had returned; 0: it had not */
+    atomic_ulong gone_at; /* the clock when removing it had returned; 0: it had not */
     atomic_uint ends;
-    unsigned long plain; /* written at the end without any care: a kernel still running would race with it */
+    unsigned long plain; /* written at the end without synchronisation: a kernel that still runs would race */
 } record;
 
 static aoticache_dispatcher *dispatcher;
@@ -80,7 +80,7 @@ static aoticache_boxed_kernel boxed(record *mine, unsigned operator_number)
 
 /* ---- calling ---- */
 
-/* held: NULL, or the kernel to be called whatever the key is. */
+/* Calls. held: NULL, or the kernel to call whatever the key is. */
 static aoticache_status call(aoticache_operator *op, aoticache_dispatch_key key, const aoticache_computed_kernel *held,
                              aoticache_error *error)
 {
@@ -101,7 +101,7 @@ static aoticache_status call(aoticache_operator *op, aoticache_dispatch_key key,
                         : aoticache_operator_call(op, &stack, error);
 }
 
-/* CPU has a kernel that stays; others come and go. */
+/* Calls once. CPU has a permanent kernel; others are registered and removed. */
 static void call_once(unsigned number, aoticache_dispatch_key key, const aoticache_computed_kernel *held)
 {
     aoticache_error error = {.message = ""};
@@ -122,7 +122,7 @@ static void call_once(unsigned number, aoticache_dispatch_key key, const aoticac
     atomic_fetch_add_explicit(&reached, 1, memory_order_relaxed);
 }
 
-/* One that is held for some calls, during which it may be taken back. */
+/* Calls a kernel that is held for some calls, during which it may be removed. */
 static void call_held(unsigned number, aoticache_dispatch_key key)
 {
     aoticache_computed_kernel *held = NULL;
@@ -177,7 +177,7 @@ static record *new_record(void)
     return made;
 }
 
-/* Some kernels in one oplib, which goes after a while. */
+/* Registers some kernels in one oplib, which is freed after a while. */
 static void register_some(unsigned *seed)
 {
     static const char *const keys[] = {"CPU", "CUDA", "CompositeExplicitAutograd", "XLA", "CompositeImplicitAutograd"};
@@ -228,7 +228,7 @@ static void after_call(void *user, void *token, const aoticache_operator *op, ao
     atomic_fetch_add_explicit(&observed, 1, memory_order_relaxed);
 }
 
-/* Everything but kernels. */
+/* Registers and removes everything except kernels. */
 static void *meddler(void *unused)
 {
     const aoticache_call_observer observer = {.before = before_call, .after = after_call};
@@ -254,7 +254,7 @@ static void *meddler(void *unused)
     return NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the program ---- */
 
 static aoticache_operator *take(const char *name)
 {

@@ -1,6 +1,6 @@
 /*
- * A process forks while its threads load, run and unload libraries; each child does the same with a library of its own.
- * A child has none of its parent's threads, so a lock that one of them held at that instant is never released there.
+ * A process forks while its threads load, run and unload libraries; each child does the same with its own library. A
+ * child has none of its parent's threads, so a lock that one of them held at the fork is never released in the child.
  *
  * Arguments: children (default 300), threads (default 3).
  */
@@ -21,7 +21,10 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
-/* The dynamic linker's own lock is none that the sanitizer sees; what it does under it looks like races in malloc. */
+/*
+ * Returns suppressions. The sanitizer does not see the dynamic linker's own lock; accesses under it look like races in
+ * malloc.
+ */
 AOTICACHE_API const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -35,7 +38,7 @@ static char library_path[PATH_MAX];
 static atomic_bool stop;
 static atomic_ulong loads, forks;
 
-/* One library: loaded, its container made, both gone again. Returns what went wrong, or NULL. */
+/* Loads one library, makes its container, and frees both. Returns what went wrong, or NULL. */
 static const char *load_once(void)
 {
     static __thread aoticache_error error;
@@ -53,7 +56,10 @@ static const char *load_once(void)
     return status == AOTICACHE_OK ? NULL : error.message;
 }
 
-/* The thread sanitizer keeps something of each load: after some 24,000 of them fork() fails for want of memory. */
+/*
+ * Waits for the forks. ThreadSanitizer keeps memory for each load: after some 24,000 of them fork() fails, out of
+ * memory.
+ */
 static void wait_for_forks(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -77,7 +83,7 @@ static void *load_on(void *unused)
     return NULL;
 }
 
-/* In a child: as the parent's threads do, and a fork beside a thread of its own, which the thread sanitizer forbids. */
+/* Runs in a child: does what the parent's threads do, and a fork with another thread, which ThreadSanitizer forbids. */
 static int child_main(void)
 {
     int status = 1;
@@ -99,7 +105,7 @@ static int child_main(void)
     return waitpid(grandchild, &status, 0) == grandchild && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* 0: it did everything; 1: it failed; 2: it hung. */
+/* Runs a child. Returns 0: it did everything; 1: it failed; 2: it hung. */
 static int run_child(void)
 {
     int status = 0;
@@ -139,7 +145,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < threads; i++)
         if (pthread_create(&numbers[i], NULL, load_on, NULL) != 0)
             return 1;
-    /* A few that hang are enough to know. */
+    /* Stop after a few that hang. */
     for (unsigned long i = 0; i < children && results[2] < 3; i++)
         results[run_child()]++;
     atomic_store(&stop, true);

@@ -1,9 +1,9 @@
 /*
- * Holders under fire: 16 threads call 50 kernels of 10 operators while holders are made and freed, libraries are unloaded
- * for a budget, and the cache is collected; with misses that wait, that go to the background, and with libraries for
- * symbolic shapes. Every result must be right: the kernel's, or the fallback's where there may be one. Then, but not under
- * the thread sanitizer, the same in several processes: first without disturbance, when each key must be compiled exactly
- * once by all of them together, then with collections and with processes that are killed at any moment.
+ * Holders under load: 16 threads call 50 kernels of 10 operators while holders are made and freed, libraries are
+ * unloaded for a budget, and the cache is collected; with misses that wait, that go to the background, and with
+ * libraries for symbolic shapes. Every result must be right: the kernel's, or the fallback's if one is allowed. Then,
+ * except under ThreadSanitizer, the same in several processes: first without disturbance, when all together must
+ * compile each key exactly once, then with collections and with processes that are killed at random.
  *
  * Argument: seconds (default 5), shared by the rounds.
  */
@@ -17,13 +17,16 @@
 #include <sys/wait.h>
 
 #if defined(__SANITIZE_THREAD__)
-/* The dynamic linker's own lock is none that the sanitizer sees; what it does under it looks like races in malloc. */
+/*
+ * Returns suppressions. The sanitizer does not see the dynamic linker's own lock; accesses under it look like races in
+ * malloc.
+ */
 AOTICACHE_API const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
     /*
-     * The linker maps a library where others had memory a moment ago, unseen by the sanitizer: the library's data then
-     * seems to be written by them. What libraries do by themselves is race_container's to look at.
+     * The linker maps a library at addresses that other threads used shortly before, unseen by the sanitizer: these
+     * threads then seem to have written the library's data. race_container tests libraries themselves.
      */
     return "race:ld-linux\n"
            "race:/proc/thread-self/fd/\n";
@@ -95,7 +98,7 @@ static void check_result(aoticache_value *output, const test_tensor *x, int oper
         complain("a result", "is none that was asked for");
         return;
     }
-    free(view.data); /* the fallback's */
+    free(view.data); /* made by the fallback */
 }
 
 static void call_one(unsigned key, test_tensor *const *tensors)
@@ -133,7 +136,7 @@ static void *call_often(void *number)
     for (int i = 0; i < SHAPES; i++)
         tensors[i] = tensor_create(2, SIZES(2 + i, 3));
     for (unsigned i = 0, first = next_random(&state); !disturb && i < KEYS;
-         i++) /* all of them, however slow the machine */
+         i++) /* all of them, even on a slow machine */
         call_one((first + i) % KEYS, tensors);
     while (!stop) {
         unsigned random = next_random(&state);
@@ -171,7 +174,7 @@ static void *collect_often(void *unused)
     return unused;
 }
 
-/* So many threads on an eager of these options, until the time is over. */
+/* Runs `threads` threads on a context with these options, until the time is over. */
 static void run_threads(int threads, double seconds)
 {
     pthread_t callers[THREADS], collector;
@@ -252,7 +255,7 @@ static pid_t start_process(bool disturbed, double seconds)
     pid_t child = fork();
     if (child != 0)
         return child;
-    failures = 0; /* the parent's are its own */
+    failures = 0; /* do not count the parent's */
     disturb = disturbed;
     run_threads(CHILD_THREADS, seconds);
     if (!disturbed && fallbacks > 0)

@@ -1,9 +1,9 @@
 /*
- * Threads run one runner while one changes its constants: updates the inactive buffer with one value, folds it or
- * not, swaps; sometimes updates the active one, folds that, lists, frees the inactive one, folds in vain. The kernel,
- * tests/unit/kernels/uniform.c, gives all that it read: every run's output must be all one value, and no older than
- * the last change that had ended before the run began. Some runs fail on purpose. Meant for the thread sanitizer,
- * with which the kernel is then compiled too; and run without it.
+ * Threads run one runner while one thread changes its constants: updates the inactive buffer with one value, folds it
+ * or not, swaps; sometimes updates the active one, folds that, lists, frees the inactive one, folds without success.
+ * The kernel, tests/unit/kernels/uniform.c, returns all that it read: every run's output must consist of one value, no
+ * older than the last change that had ended before the run began. Some runs fail on purpose. Meant for ThreadSanitizer,
+ * with which the kernel is then compiled too; also run without it.
  *
  * Argument: seconds (default 5), shared by runners with 1 model, 3 models, and 1 model after long pauses of the
  * changes.

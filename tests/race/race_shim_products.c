@@ -1,6 +1,6 @@
 /*
- * Threads that all make the shim's first large product and its first vector function at the same time: the libraries
- * behind them, where there are any, are loaded once, and every thread has right results.
+ * Threads that all do the shim's first large matrix multiplication and call its first vector function at the same time:
+ * the libraries that these use, if there are any, are loaded once, and every thread has right results.
  */
 #include <dlfcn.h>
 #include <limits.h>

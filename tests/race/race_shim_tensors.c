@@ -1,6 +1,6 @@
 /*
  * Threads share a tensor of the shim: all make and drop handles of it, clone it, and drop what another one cloned, so
- * that blocks cross from one thread's free lists to another's. Meant to run under thread sanitizer too.
+ * that blocks move from one thread's free lists to another's. Meant to run under ThreadSanitizer too.
  */
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,9 +1,9 @@
 /*
- * Many threads in one process: one cache handle, one compile hook, one runner. Made for the thread sanitizer (Criterion does
- * not start under it), and run without it too.
+ * Many threads in one process: one cache handle, one compile hook, one runner. Made for ThreadSanitizer (Criterion does
+ * not start under it); also run without it.
  *
- * Argument: seconds (default 5). Checks: every library that is handed out has the bytes that its request asked for, at most
- * one compile of a key runs at a time, every run of the shared kernel gives the right result.
+ * Argument: seconds (default 5). Checks: every returned library has the bytes of its request, at most one compile of a
+ * key runs at a time, every run of the shared kernel has the right result.
  */
 #include "base/clock.h"
 #include "aoticache.h"
@@ -18,7 +18,7 @@
 enum { THREADS = 8, REQUESTS = 12, LIBRARY_BYTES = 5000 };
 
 static aoticache_cache *cache;
-static aoticache_runner *runner; /* NULL where no kernel could be compiled */
+static aoticache_runner *runner; /* NULL if no kernel could be compiled */
 static uint64_t deadline_ns;
 static atomic_int compiling[REQUESTS];
 static atomic_ulong hits, compiles, collections, runs, failures;
@@ -182,7 +182,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The shared kernel: aten::abs in C, through the real hook and the real loader. */
+/* Gets the shared kernel: aten::abs in C, through the real hook and the real loader. */
 static void get_kernel(void)
 {
     aoticache_error error;

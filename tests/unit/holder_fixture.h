@@ -149,7 +149,7 @@ static aoticache_status call_values(aoticache_holder *called, const aoticache_va
     return aoticache_holder_call(called, 0, &stack, &error);
 }
 
-/* Returns whether scale(tensor, factor, offset) has the kernel's result; if not, it must have the fallback's. */
+/* Return whether scale(tensor, factor, offset) has the kernel's result, or the fallback's. */
 static bool scales(const test_tensor *tensor, double factor, int64_t offset)
 {
     aoticache_value values[] = {VALUE_TENSOR(tensor), VALUE_DOUBLE(factor), VALUE_INT(offset)};

@@ -13,7 +13,7 @@ struct script {
     int compiles;
 };
 
-/* What was delivered. */
+/* The delivered results. */
 struct taken {
     int calls;
     char guard[256], producer[256], output[256];

@@ -91,7 +91,7 @@ Test(collect, kernels_that_lost_everywhere_go_first)
         }
         judge(cache, 4, "here", true);
         judge(cache, 5, "here", true);
-        judge(cache, 5, "there", false); /* faster in one of the places */
+        judge(cache, 5, "there", false); /* faster elsewhere */
         judge(cache, 3, "here", false);
         aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
         aoticache_collect_report report;

@@ -408,8 +408,10 @@ static size_t count_waiting(aoticache_cache *cache)
     return count;
 }
 
-/* Works off what killed collections left: entries removed from the index whose files still exist. Returns the number of
- *  * collections of a millisecond that this takes. */
+/*
+ * Works off what killed collections left: entries removed from the index whose files still exist. Returns the number of
+ * collections of a millisecond that this takes.
+ */
 static size_t work_off_a_backlog(void)
 {
     aoticache_cache *cache = cache_of(1);

@@ -1,5 +1,5 @@
 /*
- * Units and the configuration: what is read, what is refused, where values come from, what a cache takes of them.
+ * Units and the configuration: what is read, what is refused, where values come from, which of them a cache uses.
  */
 #include "cache_fixture.h"
 
@@ -52,7 +52,7 @@ static aoticache_config *read_config(void)
     return config;
 }
 
-/* The configuration of a file with this text. */
+/* Reads the configuration from a file with this text. */
 static aoticache_config *read_text(const char *text)
 {
     setenv(AOTICACHE_CONFIG_FILE_VARIABLE, fixture_write("aoticache.conf", text), 1);
@@ -247,7 +247,7 @@ Test(config, a_limit_without_a_unit_is_refused)
     cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_failure_ttl).number, 20);
     aoticache_config_free(config);
     config = read_text("max_size = 0\nmax_age = 0\nmin_free = 0\n");
-    cr_assert_eq(line_count, 0, "%s", lines); /* 0 is no limit, and needs no unit */
+    cr_assert_eq(line_count, 0, "%s", lines); /* 0 means no limit, and needs no unit */
     aoticache_config_free(config);
 }
 
@@ -379,7 +379,7 @@ Test(config, one_file_can_be_checked_alone)
     cr_assert_eq(aoticache_config_read(logger, NULL, &error), AOTICACHE_INVALID);
 }
 
-/* ---- what a cache takes ---- */
+/* ---- what a cache uses ---- */
 
 Test(config, apply_fills_what_is_set_and_leaves_the_rest)
 {
@@ -393,7 +393,7 @@ Test(config, apply_fills_what_is_set_and_leaves_the_rest)
     cr_assert(options.allow_shared);
     cr_assert_eq(options.lock_timeout_ms, 2000);
     cr_assert_eq(options.failure_ttl_seconds, 3600);
-    cr_assert_eq(options.compile_timeout_ms, AOTICACHE_AS_CONFIGURED); /* not said */
+    cr_assert_eq(options.compile_timeout_ms, AOTICACHE_AS_CONFIGURED); /* not configured */
     cr_assert(options.hash_always);
     cr_assert(options.is_configured);
     aoticache_config_free(config);
@@ -412,7 +412,7 @@ Test(config, digests_are_remembered_unless_something_says_no)
     }
 }
 
-/* A value of cpu that is taken as it is, or stays away with one warning that has `reason`. */
+/* Checks that a value of cpu is used unchanged, or ignored with one warning that has `reason`. */
 static void expect_cpu(const char *value, const char *reason)
 {
     char line[128];
@@ -441,11 +441,11 @@ Test(config, cpu_is_a_level_of_this_machine_or_features_that_it_has)
     expect_cpu("native,avx2", levels);
     expect_cpu("avx2,,fma", levels);
     expect_cpu("", levels);
-    expect_cpu("avx512_4fmaps", /* of Xeon Phi alone */
+    expect_cpu("avx512_4fmaps", /* only Xeon Phi has it */
                "cpu: 'avx512_4fmaps' is more than this machine has, which lacks avx512_4fmaps; it stays at native");
     char names[1024];
     aoticache_cpu_features_format(aoticache_cpu_features_get(), names, sizeof names);
-    names[strcspn(names, ",")] = '\0'; /* one that it has */
+    names[strcspn(names, ",")] = '\0'; /* one that this CPU has */
     if (names[0] != '\0')
         expect_cpu(names, NULL);
 }
@@ -476,7 +476,7 @@ Test(config, cache_takes_all_that_is_open)
     cr_assert(options.allow_shared);
     cr_assert_eq(options.lock_timeout_ms, 2000);
     cr_assert_eq(options.failure_ttl_seconds, 3600);
-    cr_assert_eq(options.compile_timeout_ms, 600000); /* nobody says it: the default */
+    cr_assert_eq(options.compile_timeout_ms, 600000); /* not configured: the default */
     aoticache_config_free(config);
 }
 
@@ -490,7 +490,7 @@ Test(config, what_a_program_says_wins_over_the_configuration)
     options.max_bytes = UINT64_MAX;
     options.max_entries = 4;
     options.allow_shared = true;
-    options.lock_timeout_ms = 10000; /* the defaults, but said */
+    options.lock_timeout_ms = 10000; /* the defaults, but given explicitly */
     options.compile_timeout_ms = 0;
     options.failure_ttl_seconds = 600;
     cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);

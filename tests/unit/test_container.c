@@ -1,6 +1,6 @@
 /*
  * The container of kernel libraries written in C: two buffers, updates, folding, swaps, the pool of models, and models
- * without a container, on tests/unit/kernels/linear.c. Where weights may lie: test_weights.c.
+ * without a container, on tests/unit/kernels/linear.c. Where weights may be stored: test_weights.c.
  */
 #include <pthread.h>
 
@@ -162,7 +162,7 @@ Test(container, buffers_and_traced_tensors_may_be_missing_and_come_from_the_acti
     RUNS_TO(container, 113, 123, 6);
     KERNEL_WORKS(UPDATE(container, pairs, 2, false, true));
     RUNS_TO(container, 113, 123, 6);
-    /* The copy is one: what happens to the buffer it came from does not reach it. */
+    /* The values are copied: later changes of the source buffer have no effect. */
     AOTInductorConstantMapEntry bias = {"bias", tensor_of(0, 1, two)};
     KERNEL_WORKS(UPDATE(container, &bias, 1, true, false));
     RUNS_TO(container, 113, 123, 6);
@@ -178,7 +178,7 @@ Test(container, strides_and_offsets_of_the_users_tensor_are_kept)
     for (int i = 0; i < 40; i++)
         data[i] = 1000;
     const int64_t transposed[] = {1, 2}, wide[] = {20, 3};
-    /* The columns of W, after two floats that are not W's: 2 + 6 floats fit the place of 64 bytes as they are. */
+    /* The columns of W, after two floats that are not W's: 2 + 6 floats fit unchanged into the slot of 64 bytes. */
     for (int i = 0; i < 6; i++)
         data[2 + i] = (float)(i % 2 == 0 ? 1 : 2);
     AOTInductorConstantMapEntry pair = {"weight", NULL};
@@ -195,7 +195,7 @@ Test(container, strides_and_offsets_of_the_users_tensor_are_kept)
     SHIM(aoti_torch_get_strides)(entries[0].handle, &strides);
     SHIM(aoti_torch_get_storage_offset)(entries[0].handle, &offset);
     cr_assert(strides[0] == 1 && strides[1] == 2 && offset == 2);
-    /* One that reaches over more memory than there is place for is copied element by element. */
+    /* A tensor that spans more memory than the slot has is copied element by element. */
     for (int j = 0; j < 2; j++)
         for (int k = 0; k < 3; k++)
             data[j * 20 + k * 3] = (float)(j + 1);
@@ -217,7 +217,9 @@ Test(container, constants_can_be_exchanged_for_one_another)
     AOTInductorConstantMapEntry again = {"weight", entries[0].handle};
     KERNEL_WORKS(UPDATE(container, &again, 1, false, false));
     RUNS_TO(container, 116, 126, 12);
-    /* The container's own memory is copied even as a user's: it is written to when its buffer is updated. */
+    /*
+     * The container's own memory is copied even in a user-managed update: it is written to when its buffer is updated.
+     */
     KERNEL_WORKS(KERNEL(AOTInductorModelContainerExtractConstantsMapEntries)(container, &entries, &count, false));
     again.handle = entries[0].handle;
     KERNEL_WORKS(UPDATE_USER_MANAGED(container, &again, 1, true, false));
@@ -315,7 +317,7 @@ Test(container, models_run_without_one)
     size_t count = 0;
     KERNEL_WORKS(KERNEL(AOTInductorModelGetNumOutputs)(model, &count));
     cr_assert_eq(count, 3);
-    /* Given away, twice over: the first one is freed when the second takes its place. */
+    /* Given away twice: the first one is freed when the second replaces it. */
     for (int i = 0; i < 2; i++) {
         AOTInductorConstantMapEntry pair = {"weight", tensor_of(1, 2, six)};
         KERNEL_WORKS(KERNEL(AOTInductorModelUpdateConstantsMapV2)(model, &pair, 1));

@@ -1,5 +1,5 @@
 /*
- * CPU features: sets, their text, and that what CPUID says is what the kernel lists.
+ * CPU features: sets, their text, and that CPUID agrees with the kernel's list.
  */
 #include "cache/request/cpu_list.h"
 
@@ -164,7 +164,7 @@ static void expect_arm(const char *text, const char *expected)
     cr_expect_str_eq(found, expected, "%s gives %s", text, found);
 }
 
-/* What GCC and Clang write behind -march=armv8-a+, beside what Linux writes into /proc/cpuinfo. */
+/* The names of GCC and Clang after -march=armv8-a+, next to those of Linux in /proc/cpuinfo. */
 Test(cpu, names_of_arm_are_those_of_linux_and_of_compilers)
 {
     expect_arm("neon", "asimd");
@@ -192,7 +192,7 @@ Test(cpu, versions_of_arm_are_what_they_demand)
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 
-/* The list against the kernel's own header. */
+/* Compares the list with the kernel's own header. */
 Test(cpu, bits_of_arm_are_those_of_the_kernels_header)
 {
     static const struct {
@@ -269,7 +269,7 @@ Test(cpu, sets_include_and_lack)
 
 /* ---- this machine ---- */
 
-/* Linux does not always list these where CPUID has them, so for them only "listed, so we have it" is compared. */
+/* Linux does not always list these if CPUID has them, so the test checks only that listed ones are found. */
 static const struct {
     const char *name, *reason;
 } one_sided[] = {
@@ -315,7 +315,10 @@ static bool is_one_sided(const char *name)
     return false;
 }
 
-/* " flag flag flag ", the first line that begins with `label`; NULL where there is none. *ret_flags by free(). */
+/*
+ * Reads " flag flag flag " from the first line that begins with `label`; NULL if there is none. Free *ret_flags with
+ * free().
+ */
 static bool read_flags(const char *label, char **ret_flags)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");

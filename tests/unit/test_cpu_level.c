@@ -1,6 +1,6 @@
 /*
- * The setting `cpu` (cache/config/value.c) as hooks take it (eager/hook/hook.c): what is compiled for a level requires no
- * more than the level, and serves machines that have less than the one that compiled it.
+ * The setting `cpu` (cache/config/value.c) as hooks use it (eager/hook/hook.c): a kernel compiled for a level requires
+ * no more than the level, and serves machines that have less than the one that compiled it.
  */
 #include "eager_fixture.h"
 
@@ -26,7 +26,7 @@ static void begin(void)
 
 TestSuite(cpu_level, .init = begin, .fini = fixture_end);
 
-/* From now on this process runs on a machine that has the level and nothing else. */
+/* Makes this process act as if its machine had the level and nothing else. */
 static void become_lesser_machine(void)
 {
     *(aoticache_cpu_features *)(uintptr_t)aoticache_cpu_features_get() = level;
@@ -48,7 +48,7 @@ static bool note_requirements(void *user, const aoticache_entry *entry)
     return false;
 }
 
-/* Compiles by a hook whose options say `said`, as a fresh machine would. Returns what the entry requires. */
+/* Compiles with a hook whose options have the level `said`, as on a fresh machine. Returns the entry's requirements. */
 static aoticache_cpu_features compile_in(aoticache_cache *cache, const char *said, aoticache_request *request)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
@@ -77,7 +77,7 @@ static aoticache_status look_up(aoticache_cache *cache, const aoticache_request 
     return status;
 }
 
-/* What the setting and the options come to: compiles, then looks up on a machine that has the level alone. */
+/* Tests the result of setting and options: compiles, then looks up on a machine that has only the level. */
 static void expect_level(const char *setting, const char *said, bool serves_level)
 {
     aoticache_request *request = make_abs_request();
@@ -122,7 +122,7 @@ Test(cpu_level, and_may_be_less)
     expect_level("native", "x86-64-v2", true);
 }
 
-/* The warning of it is for whoever opens a cache (test_config). */
+/* Opening the cache reports the warning (test_config). */
 Test(cpu_level, a_value_that_cannot_be_compiles_for_this_machine)
 {
     need_more_than_level();

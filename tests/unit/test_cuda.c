@@ -1,6 +1,6 @@
 /*
- * The GPUs of a machine through a stand-in driver, which image runs on which of them, and what the check of the device
- * "cuda" refuses and says.
+ * The GPUs of a machine through a fake driver, which image runs on which of them, and what the check of the device
+ * "cuda" refuses and reports.
  */
 #include "cuda_fixture.h"
 
@@ -162,7 +162,7 @@ static aoticache_library *library_with(const file_bytes *file, const char *neede
     return library;
 }
 
-/* words: NULL for a library that passes. Takes the library. */
+/* Checks the result of the check. words: NULL for a library that passes. Takes the library over. */
 static void check_says(aoticache_library *library, int32_t index, const char *directory, const char *words)
 {
     const aoticache_device_backend *backend = aoticache_cuda_backend();
@@ -175,7 +175,7 @@ static void check_says(aoticache_library *library, int32_t index, const char *di
     free(library);
 }
 
-/* A library with one image for each of two architectures. */
+/* Makes a library with one image for each of two architectures. */
 static file_bytes library_for(uint32_t arch, uint32_t ptx_arch)
 {
     file_bytes file = {.size = 0};

@@ -1,12 +1,12 @@
 /*
- * The images of device code that are read from libraries, .cubin and .fatbin files, and that no file, however damaged,
- * does harm. Files are made here byte by byte; tests/cli/test_cuda_library.sh has those of a real compiler.
+ * The images of device code that are read from libraries, .cubin and .fatbin files, and that no damaged file does harm.
+ * Files are made here byte by byte; tests/cli/test_cuda_library.sh uses those of a real compiler.
  */
 #include "cuda_fixture.h"
 
 #include "loader/cuda/internal.h"
 
-/* "sm_75, compute_80", or the message where the file is refused. */
+/* Returns "sm_75, compute_80", or the message if the file is refused. */
 static const char *images_of(const file_bytes *file)
 {
     static char text[AOTICACHE_ERROR_MESSAGE_BYTES];
@@ -47,7 +47,7 @@ Test(cuda_image, cubins_of_both_layouts_tell_their_architecture)
     }
 }
 
-/* As ptxas 13 marks it: in section .nv.compat. */
+/* Makes a .cubin marked as by ptxas 13: in section .nv.compat. */
 static file_bytes cubin_with_compat(uint16_t specific)
 {
     static const char names[] = "\0.shstrtab\0.nv.compat";
@@ -233,7 +233,7 @@ Test(cuda_image, contradictory_sections_are_refused)
     refused(&bad, "the table of sections is 3840000 bytes");
     bad = changed(&good, 62, 2, 3);
     refused(&bad, "3 sections, with their names in section 3");
-    bad = changed(&good, 60, 2, 0); /* the number is in the first section, and is 0 there */
+    bad = changed(&good, 60, 2, 0); /* the number is in the first section, in which it is 0 */
     refused(&bad, "0 sections");
     bad = changed(&good, 128 + 32, 8, UINT64_C(1) << 40);
     refused(&bad, "the names of the sections are 1099511627776 bytes");
@@ -241,7 +241,7 @@ Test(cuda_image, contradictory_sections_are_refused)
     refused(&bad, "section .nv_fatbin is 144 bytes at offset 18446744073709551615");
     bad = changed(&good, 192 + 32, 8, 145);
     refused(&bad, "section .nv_fatbin is 145 bytes");
-    bad = changed(&good, 192, 4, 4000); /* a name outside of the names is none */
+    bad = changed(&good, 192, 4, 4000); /* a name outside of the names is ignored */
     cr_assert_str_eq(images_of(&bad), "");
 }
 
@@ -268,7 +268,7 @@ Test(cuda_image, containers_without_end_are_refused)
     for (int i = 0; i < 4; i++)
         cr_assert_eq(write(fd, file.bytes, 16), 16);
     cr_assert_eq(aoticache_cuda_image_set_read(fd, &set, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(ftruncate(fd, (off_t)1 << 30), 0); /* a gigabyte of zeroes, and none of it on any disk */
+    cr_assert_eq(ftruncate(fd, (off_t)1 << 30), 0); /* a gigabyte of zeroes that takes no disk space */
     cr_assert_eq(aoticache_cuda_image_set_read(fd, &set, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "more than 1048576 headers"), "%s", error.message);
     close(fd);

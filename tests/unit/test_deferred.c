@@ -1,5 +1,6 @@
 /*
- * index/stats/pending: what ended processes leave beside the index is added once, whoever dies, and whatever the file has come to.
+ * index/stats/pending: statistics that ended processes leave next to the index are added exactly once, whichever
+ * process dies and whatever state the file is in.
  */
 #include "index_fixture.h"
 
@@ -47,7 +48,7 @@ static off_t file_size(void)
     return stat(uses_path, &found) == 0 ? found.st_size : -1;
 }
 
-/* One process's hits of `used_entry`. */
+/* Defers one process's hits of `used_entry`. */
 static aoticache_status defer(aoticache_index *index, aoticache_error *ret_error)
 {
     static const uint64_t counts[AOTICACHE_INDEX_BUCKETS] = {[40] = HITS};
@@ -129,7 +130,7 @@ static struct seen read_all(aoticache_index *index)
     return seen;
 }
 
-/* Everything agrees on how many records were added. */
+/* Checks that all counters agree on the number of added records. */
 static void check_added(aoticache_index *index, uint64_t records)
 {
     const struct seen seen = read_all(index);
@@ -149,7 +150,7 @@ static void put_used_entry(aoticache_index *index)
     cr_assert_eq(aoticache_index_put_numbered(index, &entry.entry, &used_entry, NULL), AOTICACHE_OK);
 }
 
-/* ---- the usual ---- */
+/* ---- the normal case ---- */
 
 Test(deferred, deferred_are_added_by_the_next_flush_and_the_file_goes)
 {
@@ -308,7 +309,7 @@ Test(deferred, file_that_outlives_its_merge_is_not_added_again)
     cr_assert_eq(flush(index), AOTICACHE_OK);
     cr_assert(aoticache_index_has_deferred(index));
     check_added(index, 2);
-    must_defer(index); /* behind what is added */
+    must_defer(index); /* after the records that are added */
     cr_assert_eq(flush(index), AOTICACHE_OK);
     check_added(index, 3);
     aoticache_syscall_hook_set(NULL, NULL);
@@ -373,7 +374,7 @@ static void write_file(const uint8_t *bytes, size_t size)
     cr_assert_eq(fclose(file), 0);
 }
 
-/* Flushes what was made of the file of four records, and returns how many were added; it is gone then. */
+/* Flushes the modified file of four records and returns how many were added; the file is gone then. */
 static uint64_t count_added(aoticache_index *index)
 {
     const uint64_t before = read_all(index).hits;
@@ -395,7 +396,7 @@ Test(deferred, torn_and_damaged_records_are_dropped_and_the_others_added)
     cleanup_free uint8_t *bytes = read_file(&size);
     cleanup_free uint8_t *changed = malloc(size + 7);
     const size_t record = (size - AOTICACHE_PENDING_STATS_HEADER_BYTES) / 4;
-    for (size_t i = 1; i <= size; i++) { /* torn */
+    for (size_t i = 1; i <= size; i++) { /* torn write */
         bytes[8] ^= 1;                   /* another file each time */
         bytes[9] += (i & 1) == 0;
         write_file(bytes, i);
@@ -403,7 +404,7 @@ Test(deferred, torn_and_damaged_records_are_dropped_and_the_others_added)
             i < AOTICACHE_PENDING_STATS_HEADER_BYTES ? 0 : (i - AOTICACHE_PENDING_STATS_HEADER_BYTES) / record;
         cr_assert_eq(count_added(index), whole, "%zu of %zu bytes", i, size);
     }
-    for (size_t i = AOTICACHE_PENDING_STATS_HEADER_BYTES; i < size; i++) { /* a byte of a record is another one */
+    for (size_t i = AOTICACHE_PENDING_STATS_HEADER_BYTES; i < size; i++) { /* change a byte of a record */
         memcpy(changed, bytes, size);
         memcpy(changed + 8, &i, sizeof i);
         changed[i] ^= 0x41;
@@ -489,7 +490,7 @@ struct shared {
     atomic_bool is_over;
 };
 
-/* Even ones flush now and then, too. */
+/* Defers hits; processes with even numbers also flush periodically. */
 static void work(int number, struct shared *shared, int rounds)
 {
     aoticache_index *index = open_index();

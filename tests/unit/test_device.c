@@ -1,6 +1,6 @@
 /*
- * The CUDA form of containers, on a CUDA runtime that this test brings (tests/unit/kernels/fake_cuda.c): models that
- * are pending until their event has come, and what is said where there is no device. Real devices are not needed.
+ * Containers for CUDA, on a fake CUDA runtime (tests/unit/kernels/fake_cuda.c): models that are pending until their
+ * event has completed, and the message if there is no device. Real devices are not needed.
  */
 #include "kernel_fixture.h"
 
@@ -11,7 +11,7 @@ static int *counter(void *runtime, const char *name)
     return value;
 }
 
-/* In the process under the name that containers look for. */
+/* Loads it into the process under the name that containers look for. */
 static void *load_fake_runtime(void)
 {
     char folder[128], command[512], path[160];
@@ -91,7 +91,7 @@ Test(device, a_machine_without_cuda_says_so)
     AOTInductorModelContainerHandle container = NULL;
     if (access("/dev/nvidia0", F_OK) == 0)
         cr_skip_test("this machine has a CUDA device");
-    /* There is no CUDA runtime, or one that counts no devices. */
+    /* There is no CUDA runtime, or one that reports no devices. */
     KERNEL_FAILS(create_on("cuda", 1, &container), "device cuda is asked for, but");
     cr_assert_null(container);
 }

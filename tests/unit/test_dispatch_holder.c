@@ -61,7 +61,7 @@ static void end(void)
     aoticache_cache_close(cache);
 }
 
-/* The kernel that was there before: gives its argument's first element plus 1000, and no tensor. */
+/* The kernel that the holder replaces: returns its argument's first element plus 1000, not a tensor. */
 static aoticache_status eager_kernel(void *user, const aoticache_operator *called, aoticache_key_set keys,
                                      aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -106,7 +106,7 @@ static aoticache_status call(bool requires_grad)
     return status;
 }
 
-/* Whether the result is the compiled kernel's: |x|. Drops it. */
+/* Returns whether the result is the compiled kernel's, |x|. Drops it. */
 static bool result_is_abs(void)
 {
     aoticache_tensor_view view;
@@ -127,11 +127,11 @@ Test(dispatch_holder, call_is_served_by_a_compiled_kernel_and_falls_back_to_the_
     succeeds(call(false));
     cr_expect(result_is_abs());
     cr_expect_eq(eager_calls, 0);
-    /* What a holder does not serve is the kernel's that it replaced. */
+    /* Calls that a holder does not serve go to the kernel that it replaced. */
     succeeds(call(true));
     cr_expect_eq(eager_calls, 1);
     cr_expect(places[0].kind == AOTICACHE_VALUE_DOUBLE && places[0].as.double_value == 997);
-    /* Taken back, that one is there again; registered again, the library is in the cache. */
+    /* After removal the old kernel is active again; after registering again, the library is in the cache. */
     aoticache_oplib_reset(impl);
     succeeds(call(false));
     cr_expect_eq(eager_calls, 2);
@@ -147,7 +147,7 @@ Test(dispatch_holder, without_a_kernel_before_a_call_that_is_not_served_says_so)
     succeeds(aoticache_oplib_impl_with_aoti_compile(impl, eager, "abs", NULL, false, &error));
     cr_expect_eq(call(false), AOTICACHE_NOT_FOUND);
     cr_expect_eq(stack.count, 1);
-    /* A kernel that is registered later, and for all backends, is below it all the same. */
+    /* A kernel that is registered later for all backends is nevertheless below the holder. */
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = eager_kernel;
     succeeds(aoticache_oplib_impl(def, "abs", "CompositeExplicitAutograd", &kernel, &error));

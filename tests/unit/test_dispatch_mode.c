@@ -1,6 +1,6 @@
 /*
- * Unit tests of who sees calls beside kernels: eager/dispatch/thread.c, the observer, kernels before others and
- * kernels that a caller keeps (call.c).
+ * Unit tests of what sees calls in addition to kernels: modes (eager/dispatch/thread.c), the observer, kernels before
+ * others and kernels that a caller holds (call.c).
  */
 #include "dispatch_call_fixture.h"
 #include "eager/dispatch/questions.h"
@@ -20,13 +20,13 @@ static aoticache_status pass_on(void *user, const aoticache_operator *op, aotica
     return AOTICACHE_UNSUPPORTED;
 }
 
-/* Calls the operator again, and leaves a mode behind. */
+/* Calls the operator again, and leaves a mode pushed. */
 static aoticache_status answer(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *on,
                                aoticache_error *ret_error)
 {
     pass_on(user, op, keys, on, ret_error);
     aoticache_status status = aoticache_operator_call(op, on, ret_error);
-    aoticache_dispatch_mode_pop(); /* nothing: it runs */
+    aoticache_dispatch_mode_pop(); /* no effect: the mode is running */
     aoticache_dispatch_mode_push(&(aoticache_dispatch_mode){.call = pass_on, .user = &numbers[9]}, NULL);
     return status;
 }
@@ -54,7 +54,7 @@ Test(dispatch_mode, modes_see_calls_from_the_top_and_are_off_while_they_run)
     aoticache_oplib_free(def);
 }
 
-/* Notes its number and redispatches below its own key. */
+/* Records its number and redispatches below its own key. */
 static aoticache_status redispatch_below(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                          aoticache_stack *on, aoticache_error *ret_error)
 {
@@ -72,7 +72,7 @@ static aoticache_boxed_kernel autograd_kernel(int number)
 
 static aoticache_key_set excluded_inside;
 
-/* Answers by calling the operator again. */
+/* Calls the operator again for its result. */
 static aoticache_status call_again(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                    aoticache_stack *on, aoticache_error *ret_error)
 {
@@ -98,7 +98,7 @@ Test(dispatch_mode, modes_stand_at_the_python_key)
     cr_expect_not(excluded_inside & (SET(PythonDispatcher) | SET(BackendSelect)));
     cr_expect_eq(aoticache_dispatch_excluded(), 0);
     cr_expect_eq(aoticache_operator_key_set(op, (stack.count = 1, &stack)), SET(CPU) | SET(AutogradCPU) | SET(Python));
-    /* The key set alone says whether a redispatch meets them. */
+    /* Only the key set decides whether a redispatch calls modes. */
     seen_count = 0;
     stack.count = 1;
     succeeds(aoticache_operator_redispatch(op, SET(CPU), &stack, &error));
@@ -230,7 +230,7 @@ Test(dispatch_mode, previous_is_what_the_key_would_have_without_the_kernel)
     aoticache_oplib_free(def);
 }
 
-/* ---- kernels that somebody holds ---- */
+/* ---- kernels that a caller holds ---- */
 
 static aoticache_computed_kernel *computed(const aoticache_operator *op, aoticache_dispatch_key key)
 {
@@ -310,7 +310,9 @@ static aoticache_status call_held(void *user, const aoticache_operator *op, aoti
     return seen_count < 8 ? aoticache_computed_kernel_call(user, keys, on, ret_error) : AOTICACHE_RUN_FAILED;
 }
 
-/* A held kernel that others have been registered over still finds what is below itself, and not what calls it. */
+/*
+ * A held kernel over which others have been registered still finds the kernel below itself, not the one that calls it.
+ */
 Test(dispatch_mode, computed_kernel_that_wants_its_previous_finds_it)
 {
     const aoticache_operator *op = begin("f(Tensor a) -> ()");

@@ -81,7 +81,7 @@ Test(dispatcher, implicit_kernel_beside_a_sparse_one_is_ambiguous_for_autogradot
     aoticache_oplib_free(def);
 }
 
-/* ---- taking back ---- */
+/* ---- removing registrations ---- */
 
 Test(dispatcher, oplib_free_brings_the_older_kernel_back)
 {
@@ -362,7 +362,7 @@ Test(dispatcher, typed_kernels_of_one_operator_have_one_signature)
     add(impl, "f", "CPU", typed_kernel(1, "(Tensor _0) -> Tensor _0"));
     fails(aoticache_oplib_impl(impl, "f", "CUDA", &two, &error), AOTICACHE_MISMATCH, "1 arguments against 2");
     is_refused(aoticache_oplib_impl(impl, "f", "CUDA", &bad, &error), "expected '('");
-    /* Forgotten with the last registration. */
+    /* The type is forgotten with the last registration. */
     aoticache_oplib_reset(impl);
     add(impl, "f", "CUDA", two);
     aoticache_oplib_free(impl);
@@ -464,7 +464,7 @@ static double best_seconds(const char *name, aoticache_error *ret_error)
     return best;
 }
 
-/* The search for the nearest name is for the text alone. */
+/* The nearest name is searched only for the message. */
 Test(dispatcher, absent_names_are_not_searched_for_without_a_text)
 {
     aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
@@ -524,7 +524,7 @@ Test(dispatcher, lists_are_sorted_and_know_dangling_ones_and_keys)
     aoticache_oplib_free(def);
 }
 
-/* Random registrations; after each, every operator is what its registrations say. */
+/* Makes random registrations; after each, every operator must match its registrations. */
 Test(dispatcher, check_holds_through_random_registrations)
 {
     static const char *const keys[] = {"CPU",

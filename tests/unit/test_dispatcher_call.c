@@ -44,7 +44,7 @@ Test(dispatch_call, tensor_without_a_set_has_its_devices_key)
     stack.count = 1;
     succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
     cr_assert_eq(reached, 1);
-    /* An undefined tensor has AutogradOther, which the composite kernel serves too. */
+    /* An undefined tensor has AutogradOther, for which the composite kernel is used too. */
     places[0] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = NULL};
     stack.count = 1;
     succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
@@ -79,7 +79,7 @@ static void *call_in_new_thread(void *user)
     return NULL;
 }
 
-/* A new thread's sets are PyTorch's: they have keys for which only fallthroughs are wanted. */
+/* A new thread has PyTorch's sets, which contain keys that only need fallthroughs. */
 Test(dispatch_call, usual_fallbacks_let_a_new_thread_reach_a_device_kernel)
 {
     int before = 0, after = 0;
@@ -116,7 +116,7 @@ Test(dispatch_call, fallthrough_on_one_backend_leaves_the_others)
     cr_expect_eq(reached, 1);
     succeeds(call_on(op, VALUES(tensor_of(SET(CUDA) | SET(AutogradCUDA)))));
     cr_expect_eq(reached, 3);
-    /* Its kernel back, no key falls through any longer. */
+    /* With its kernel registered again, no key falls through any longer. */
     add(def, "f", "AutogradCPU", plain_kernel(4));
     succeeds(call_on(op, VALUES(tensor_of(SET(CPU) | SET(AutogradCPU)))));
     cr_expect_eq(reached, 4);
@@ -138,7 +138,7 @@ Test(dispatch_call, redispatch_takes_the_set_as_it_is)
     aoticache_oplib_free(def);
 }
 
-/* The key is what it is registered for, whatever the arguments' are. */
+/* The key is the one that it is registered for, whatever keys the arguments have. */
 Test(dispatch_call, fallthrough_that_is_reached_names_its_key)
 {
     const aoticache_operator *op = begin("f(Tensor a) -> ()");

@@ -1,6 +1,6 @@
 /*
- * Entries with a guard, what a holder fills its table with (stored entries), use without a lookup, compiles that fail
- * again and again, and what is kept of a compiler's output.
+ * Entries with a guard, the stored entries that fill a holder's table, use without a lookup, compiles that fail
+ * repeatedly, and the part of a compiler's output that is kept.
  */
 #include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
@@ -42,7 +42,7 @@ static void put(aoticache_cache *cache, const char *guard, const char *text)
     aoticache_request_free(request);
 }
 
-/* Accepts one guard; counts how many it was asked about. */
+/* Accepts one guard; counts the guards that it was asked about. */
 struct chooser {
     const char *wanted;
     int asked;
@@ -179,7 +179,7 @@ static int64_t last_entry_id(void)
     return id;
 }
 
-/* Takes the entry with this guard out of the index, with its artifact and objects; the files stay. */
+/* Removes the entry with this guard from the index, with its artifact and objects; the files stay. */
 static void lose_entry(const char *guard)
 {
     char path[4400];
@@ -521,7 +521,7 @@ Test(dynamic_entries, list_stored_reads_the_manifest_of_an_entry_of_an_older_ver
     cr_expect_eq(list_after(cache, 0).count, 3);
     aoticache_cache_close(cache);
     run_sql("CREATE TEMP TABLE t(n INTEGER CHECK(n = 0));"
-            "INSERT INTO t SELECT count(*) FROM details WHERE encoding = x''"); /* recorded by now */
+            "INSERT INTO t SELECT count(*) FROM details WHERE encoding = x''"); /* recorded already */
 }
 
 Test(dynamic_entries, list_stored_passes_over_an_encoding_that_went_bad)
@@ -595,7 +595,7 @@ Test(dynamic_entries, use_without_a_lookup_is_counted)
     aoticache_cache_close(cache);
 }
 
-/* Refuses guards the first time, as if another process had put the entry after that. */
+/* Refuses guards the first time, as if another process put the entry afterwards. */
 static bool accept_later(void *user, const char *guard)
 {
     (void)guard;
@@ -678,7 +678,7 @@ Test(dynamic_entries, output_that_is_too_long_is_cut_in_the_middle)
     char *long_text = malloc(length + 1);
     cr_assert_not_null(long_text);
     for (size_t i = 0; i + 1 < length; i += 2)
-        memcpy(long_text + i, "\xc3\xa4", 2); /* a cut between its bytes would show */
+        memcpy(long_text + i, "\xc3\xa4", 2); /* a cut between its bytes would be noticed */
     memcpy(long_text, "BEGIN", 5);
     long_text[5] = '!';
     memcpy(long_text + length - 3, "END", 4);

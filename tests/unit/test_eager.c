@@ -36,7 +36,7 @@ static aoticache_runner *get(aoticache_hook *with, aoticache_get_runner_report *
     aoticache_request *request = make_abs_request();
     aoticache_runner *runner = NULL;
     aoticache_error error = {.message = ""};
-    /* A lookup without a hook asks for what the hook would have made. */
+    /* A lookup without a hook asks for the kernel that the hook would make. */
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_get_runner(cache, with, request, &runner, report, &error), AOTICACHE_OK, "%s",
                  error.message);
@@ -109,7 +109,7 @@ static void damage_object(const aoticache_digest *digest)
     close(fd);
 }
 
-/* Somebody who may write to the object does so after it was verified and before it is loaded. */
+/* The object is changed after it was verified and before it is loaded. */
 Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
 {
     const aoticache_device cpu = AOTICACHE_DEVICE_CPU;
@@ -125,7 +125,7 @@ Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
     aoticache_artifact_unref(artifact);
 }
 
-/* Without the copy that the lookup made, as for a library of many megabytes, the bytes are hashed as they are copied. */
+/* Without a copy from the lookup, as for a library of many megabytes, the bytes are hashed while they are copied. */
 Test(eager, object_that_changes_and_was_not_copied_is_refused)
 {
     const aoticache_device cpu = AOTICACHE_DEVICE_CPU;

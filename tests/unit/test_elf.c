@@ -1,5 +1,5 @@
 /*
- * What is read from a kernel library's file without loading it, and that no file, however damaged, does harm.
+ * Reading a kernel library's file without loading it, and that no damaged file does harm.
  */
 #include "loader_fixture.h"
 
@@ -122,7 +122,7 @@ Test(describe, library_without_exports_still_gives_its_needs)
     close(fd);
 }
 
-/* ---- files that are not what they should be ---- */
+/* ---- invalid files ---- */
 
 static uint8_t *read_all(int fd, size_t *ret_size)
 {
@@ -185,7 +185,7 @@ Test(describe, cut_library_is_invalid_at_every_length)
     close(kernel);
     Elf64_Ehdr *header = (Elf64_Ehdr *)bytes;
     Elf64_Phdr *programs = (Elf64_Phdr *)(bytes + header->e_phoff);
-    size_t needed = 0; /* up to the end of the dynamic section nothing can be spared */
+    size_t needed = 0; /* everything up to the end of the dynamic section is needed */
     for (int i = 0; i < header->e_phnum; i++)
         if (programs[i].p_type == PT_DYNAMIC)
             needed = programs[i].p_offset + programs[i].p_filesz;
@@ -243,7 +243,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Mostly the tables that are read: the headers, the dynamic section, the first pages. */
+/* Returns a random offset, mostly in the tables that are read: the headers, the dynamic section, the first pages. */
 static size_t random_place(uint64_t *state, const uint8_t *bytes, size_t size)
 {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)bytes;

@@ -1,4 +1,7 @@
-/* Unit tests of eager/epoch.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
+/*
+ * Unit tests of eager/epoch.c: retired memory is released once no thread is inside, and not earlier; fork, ending
+ * threads.
+ */
 #include "eager/epoch.h"
 #include "emulator.h"
 
@@ -109,14 +112,14 @@ Test(section, new_slot_has_no_uses_whatever_its_memory_held)
     aoticache_epoch_leave(slot);
 }
 
-/* In the child, where only this thread is. */
+/* Runs in the child, in which only this thread exists. */
 static int child_reclaims(aoticache_epoch_slot *section)
 {
     aoticache_epoch_reclaim();
-    if (released != 0) /* this thread is inside still */
+    if (released != 0) /* this thread is still inside */
         return 1;
     aoticache_epoch_slot *slot = slot_of_a_thread();
-    if (slot == section) /* a new thread takes another's slot, not this one's */
+    if (slot == section) /* a new thread takes another slot, not this one */
         return 2;
     aoticache_epoch_leave(section);
     aoticache_epoch_reclaim();

@@ -1,5 +1,6 @@
 /*
- * index/eviction/evict: entries that were looked up before the transaction in which they go: what has changed in between decides.
+ * index/eviction/evict: entries that were looked up before the transaction that removes them: changes in between
+ * decide.
  */
 #include "index_fixture.h"
 
@@ -25,7 +26,7 @@ static bool take(void *user, const aoticache_index_candidate *candidate)
     return victims->count < MANY;
 }
 
-/* All entries, oldest first, looked up. */
+/* Looks up all entries, oldest first. */
 static void look_up_all(aoticache_index *index, struct victims *victims)
 {
     aoticache_error error = {.message = ""};
@@ -47,7 +48,7 @@ static aoticache_index_eviction evict(aoticache_index *index, struct victims *vi
     return eviction;
 }
 
-/* SQLite's own check, our totals beside a count, all relations between the tables. */
+/* Runs SQLite's own check, compares the totals with counts, and checks all relations between the tables. */
 static void must_be_sound(aoticache_index *index)
 {
     aoticache_error error = {.message = ""};
@@ -153,8 +154,8 @@ Test(evict, objects_that_others_came_to_need_stay)
     aoticache_index *index = fixture_must_open();
     struct victims victims;
     aoticache_index_removal waiting[MANY];
-    put_numbers(index, 1, 11, 21); /* whose library another artifact will have */
-    put_numbers(index, 2, 12, 22); /* whose artifact another entry will have */
+    put_numbers(index, 1, 11, 21); /* another artifact will have its library */
+    put_numbers(index, 2, 12, 22); /* another entry will have its artifact */
     look_up_all(index, &victims);
     put_numbers(index, 3, 13, 21);
     put_numbers(index, 4, 12, 22);

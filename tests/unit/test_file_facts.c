@@ -1,5 +1,6 @@
 /*
- * index/entries/file_facts: what a process found out of files is known to the next one, whatever becomes of the index.
+ * index/entries/file_facts: facts about files that a process records are known to the next one, whatever happens to the
+ * index.
  */
 #include "query_cache_fixture.h"
 
@@ -7,7 +8,7 @@
 
 TestSuite(memos, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
 
-/* An index of which an earlier process has asked two things. */
+/* Makes an index that an earlier process has queried twice. */
 static void make_asked(void)
 {
     make_index();
@@ -17,7 +18,7 @@ static void make_asked(void)
     aoticache_index_close(index);
 }
 
-/* Notes one about 7. */
+/* Records a fact about digest 7. */
 static void make_fact(void)
 {
     make_asked();

@@ -98,7 +98,7 @@ static uint64_t hash_text(const void *key)
     return aoticache_hash_bytes(key, strlen(key));
 }
 
-/* Every key in the same slot: only the comparison tells them apart. */
+/* Puts every key into the same slot: only the comparison distinguishes them. */
 static uint64_t hash_alike(const void *key)
 {
     (void)key;
@@ -139,7 +139,7 @@ Test(hash_map, keys_with_one_hash_are_told_apart)
     check_names(hash_alike, 500);
 }
 
-/* The address sanitizer would end the program where there is no memory; here it is to answer as malloc() does. */
+/* AddressSanitizer would end the program if out of memory; here it must return NULL as malloc() does. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

@@ -1,6 +1,6 @@
 /*
- * cache/hashed_files: files that were hashed before are not read again, and whatever changes them makes that end. What this
- * process has read, the kernel counts (/proc/self/io).
+ * cache/hashed_files: files that were hashed already are not read again until something changes them. The kernel counts
+ * the bytes that this process has read (/proc/self/io).
  */
 #include "clock_fixture.h"
 
@@ -98,7 +98,7 @@ static void write_file(const char *name, size_t size, char fill)
     free(bytes);
 }
 
-/* Digests the file, says whether it was read, and compares with what hashing gives. */
+/* Gets the file's digest, compares it with that of hashing, and returns whether the file was read. */
 static bool is_read(aoticache_cache *with, const char *name)
 {
     aoticache_digest known, hashed;
@@ -123,7 +123,7 @@ static void change_in_place(const char *path)
     cr_assert_geq(fd, 0);
     cr_assert_eq(fstat(fd, &found), 0);
     cr_assert_eq(pwrite(fd, &byte, 1, 100), 1);
-    const struct timespec times[2] = {found.st_atim, found.st_mtim}; /* as one who hides it would */
+    const struct timespec times[2] = {found.st_atim, found.st_mtim}; /* as somebody who hides the change would */
     cr_assert_eq(futimens(fd, times), 0);
     close(fd);
 }
@@ -211,7 +211,7 @@ static aoticache_status look_up(const aoticache_request *request, bool *ret_is_r
     return status;
 }
 
-/* Puts a library with a large side file, "weights". The request is the caller's. */
+/* Puts a library with a large side file, "weights". The caller frees the request. */
 static aoticache_request *put_large(void)
 {
     char library[256], weights[256];
@@ -239,7 +239,7 @@ Test(hashed_files, side_files_are_hashed_once_and_damage_is_found)
     cr_expect(is_hashed);
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
     cr_expect_not(is_hashed);
-    /* A digest that the index has wrong is never taken for the one that is asked for. */
+    /* A wrong digest in the index is never taken for the requested one. */
     execute("UPDATE file_digests SET digest = zeroblob(32)");
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
     cr_expect(is_hashed);
@@ -292,15 +292,15 @@ Test(hashed_files, the_environment_turns_it_off)
     aoticache_cache_close(on);
 }
 
-/* ---- what is noted beside the index ---- */
+/* ---- facts that are recorded next to the index ---- */
 
 /*
- * Nobody sees whether bytes were hashed or their checksum taken. So these tests write what a process would have noted: then it
- * shows whether that was believed.
+ * From outside one cannot see whether bytes were hashed or their checksum was used. So these tests write forged facts,
+ * and check whether these were trusted.
  */
 
-#define HEADER_BYTES 72 /* of the file of answers; the hash at 8 is of all behind 16 */
-#define AHEAD 3         /* seconds: what was changed just now counts as settled */
+#define HEADER_BYTES 72 /* of the query cache; the hash at 8 covers everything after 16 */
+#define AHEAD 3         /* seconds: recent changes count as settled */
 
 struct noted_sum {
     aoticache_file_state state;
@@ -314,7 +314,7 @@ static const char *query_cache_path(void)
     return path;
 }
 
-/* Overwrites the first bytes of what is noted of a digest. */
+/* Overwrites the first bytes of the fact about a digest. */
 static void forge(aoticache_index_question question, const aoticache_digest *about, const void *with, size_t size)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES];
@@ -338,7 +338,7 @@ static void forge(aoticache_index_question question, const aoticache_digest *abo
                    about->bytes[1], have);
 }
 
-/* What would be noted of a file with these bytes in the state that it has now. */
+/* Returns the fact for a file with these bytes in its present state. */
 static struct noted_sum sum_of(const char *path, const char *bytes, size_t size)
 {
     struct stat found;
@@ -346,14 +346,14 @@ static struct noted_sum sum_of(const char *path, const char *bytes, size_t size)
     return (struct noted_sum){aoticache_file_state_of(&found), aoticache_checksum_of(bytes, size)};
 }
 
-/* As if the file had had the checksum that is noted in the state that it has now. */
+/* Forges the state: as if the file had the recorded checksum in its present state. */
 static void forge_state(const aoticache_digest *digest, const char *path)
 {
     const struct noted_sum sum = sum_of(path, "", 0);
     forge(AOTICACHE_INDEX_KEEPS_CHECKSUM, digest, &sum, offsetof(struct noted_sum, checksum));
 }
 
-/* As if it had had these bytes in that state. */
+/* Forges the checksum: as if the file had these bytes in that state. */
 static void forge_sum(const aoticache_digest *digest, const char *path, const char *bytes, size_t size)
 {
     const struct noted_sum sum = sum_of(path, bytes, size);
@@ -366,11 +366,13 @@ static void reopen(bool hash_always)
     cache = open_with(false, hash_always);
 }
 
-/* The object that a test changes: of an artifact that is one object, of one whose only file is an object of its own, and of one
- * with a small side file. */
+/*
+ * The object that a test changes: in an artifact that is one object, in one whose only file is a separate object, and
+ * in one with a small side file.
+ */
 enum part { MANIFEST_AND_LIBRARY, ONLY_LIBRARY, LIBRARY, SIDE_FILE, PARTS };
 
-/* The request is the caller's. */
+/* Puts a small artifact. The caller frees the request. */
 static aoticache_request *put_small(enum part part)
 {
     char library[256], side[256];
@@ -389,7 +391,7 @@ static aoticache_request *put_small(enum part part)
     return request;
 }
 
-/* Looks it up in a process of its own, as it were, which leaves what it noted. */
+/* Looks it up as a separate process would, which leaves the facts that it recorded. */
 static aoticache_status look_up_anew(const aoticache_request *request, bool hash_always)
 {
     bool is_large;
@@ -417,7 +419,7 @@ static void object_path(const aoticache_digest *digest, char ret_path[400])
     snprintf(ret_path, 400, "%s/objects/%.2s/%s", cache_path, hex, hex + 2);
 }
 
-/* Another last byte; *ret_bytes are all that there are then. */
+/* Changes the last byte; *ret_bytes has all bytes afterwards. */
 static size_t change_last_byte(const char *path, char ret_bytes[8192])
 {
     cr_assert_eq(chmod(path, 0644), 0);
@@ -432,7 +434,7 @@ static size_t change_last_byte(const char *path, char ret_bytes[8192])
     return size;
 }
 
-/* Puts the part's artifact, and has a process hash and note it. The request is the caller's. */
+/* Puts the part's artifact, and lets a process hash and record it. The caller frees the request. */
 static aoticache_request *put_part(enum part part, aoticache_digest *ret_digest, char ret_object[400])
 {
     aoticache_digest manifest, library;

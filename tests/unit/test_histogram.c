@@ -1,5 +1,5 @@
 /*
- * cache/stats/histogram: buckets, percentiles, taking while others note; and the bytes that the index keeps of it.
+ * cache/stats/histogram: buckets, percentiles, taking while other threads record; and its encoding in the index.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -80,7 +80,7 @@ Test(holder, hits_of_several_threads_are_counted_exactly)
     cr_expect_eq(hits_in_the_index(), CALLERS * CALLS);
     call_from_threads();
     pid_t child = fork();
-    if (child == 0) { /* its own calls, and none of the parent's */
+    if (child == 0) { /* counts its own calls, not those of the parent */
         for (int i = 0; i < 5; i++)
             scales(x, 2, 0);
         _exit(aoticache_context_flush(eager, NULL) == AOTICACHE_OK ? 0 : 1);
@@ -161,7 +161,7 @@ Test(holder, several_results)
             cr_expect(output_is(&places[k], x, 2, k));
         aoticache_stack_drop(&stack, 0);
     }
-    stack.capacity = 2; /* the results have no place: as before, and no fallback */
+    stack.capacity = 2; /* no space for the results: the stack does not change, and no fallback is called */
     cr_expect_eq(call_values(holder, &value, 1), AOTICACHE_INVALID);
     cr_expect_eq(stack.count, 1);
     cr_expect_eq(places[0].as.tensor, &x->view);
@@ -190,7 +190,7 @@ Test(holder, list_result_is_one_value)
 Test(holder, failing_kernel_leaves_the_stack)
 {
     begin_scale();
-    for (int i = 0; i < 2; i++) { /* of the first call and of a hit */
+    for (int i = 0; i < 2; i++) { /* for the first call and for a hit */
         x->data[0] = -1;
         aoticache_value values[] = {VALUE_TENSOR(x), VALUE_DOUBLE(2), VALUE_INT(0)};
         cr_expect_eq(call_values(holder, values, 3), AOTICACHE_RUN_FAILED);
@@ -216,7 +216,7 @@ Test(holder, wrong_arguments_are_named)
     cr_expect(strstr(error.message, "factor") && strstr(error.message, "string") && strstr(error.message, "float"),
               "%s", error.message);
     cr_expect_eq(stack.count, 3);
-    /* What cannot be packed at all is no less wrong. */
+    /* A value that cannot be packed is wrong too. */
     wrong[1] = (aoticache_value){.kind = AOTICACHE_VALUE_GENERATOR};
     cr_expect_eq(call_values(holder, wrong, 3), AOTICACHE_INVALID);
     cr_expect(strstr(error.message, "factor") && strstr(error.message, "generator"), "%s", error.message);
@@ -245,7 +245,7 @@ Test(holder, tensor_lists_and_optional_tensors_are_inputs_in_order)
         aoticache_stack_drop(&stack, 0);
     }
     cr_expect_eq(counts_now().hits, 1);
-    /* Two tensors for a library of three: none for these arguments. */
+    /* Two tensors for a library with three inputs: none serves these arguments. */
     values[1] = VALUE_NONE;
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(call_values(holder, values, 2), AOTICACHE_OK);

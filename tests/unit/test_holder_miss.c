@@ -1,4 +1,6 @@
-/* Unit tests of eager/holder/miss.c, known_kernel.c and compile.c: the policies, failures, what is gone, the budget. */
+/*
+ * Unit tests of eager/holder/miss.c, known_kernel.c and compile.c: the policies, failures, missing files, the budget.
+ */
 #include "holder_fixture.h"
 #include "emulator.h"
 #include "cache/gc/collect.h"
@@ -71,7 +73,7 @@ Test(holder_miss, unsupported_is_asked_once)
 Test(holder_miss, library_that_cannot_be_loaded_is_said_once)
 {
     begin_scale();
-    memset(hook.fixed.bytes, 'x', 4); /* no ELF file any more */
+    memset(hook.fixed.bytes, 'x', 4); /* not an ELF file any more */
     for (int i = 0; i < 5; i++)
         cr_expect(falls_back(x, 2, 0));
     cr_expect_eq(warnings, 1);
@@ -129,7 +131,7 @@ static void begin_background(uint32_t queue_length)
     begin_policy(options);
 }
 
-/* A number that changes with every call, and calls that come back. */
+/* Tests a number that changes with every call, and calls that recur. */
 Test(holder_miss, background_compiles_have_a_budget)
 {
     begin_background(0);
@@ -138,7 +140,7 @@ Test(holder_miss, background_compiles_have_a_budget)
     cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect_eq(counts_now().queued, 8);
     cr_expect_eq(counts_now().fallbacks, 40);
-    for (int i = 8; i < 24; i++) /* the second time: eight of these are due, for eight it is half of what they need */
+    for (int i = 8; i < 24; i++) /* the second time: eight are due, eight have half of the requests needed */
         cr_expect(falls_back(x, 2, i));
     cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect_eq(counts_now().queued, 16);
@@ -156,7 +158,7 @@ Test(holder_miss, background_answers_by_the_fallback_until_ready)
     begin_background(0);
     hook.is_shut = true;
     for (int i = 0; i < 3; i++)
-        cr_expect(falls_back(x, 2, 0)); /* one that waited for the compile would never return */
+        cr_expect(falls_back(x, 2, 0)); /* a call that waits for the compile would never return */
     cr_expect_eq(counts_now().queued, 1);
     cr_expect_eq(aoticache_context_wait(eager, 20, &error), AOTICACHE_LOCKED);
     hook.is_shut = false;
@@ -227,7 +229,7 @@ Test(holder_miss, eager_freed_with_jobs_in_the_queue)
     end_all();
 }
 
-/* ---- what is gone, or damaged ---- */
+/* ---- missing or damaged files ---- */
 
 static aoticache_status remove_all(aoticache_cache *from)
 {
@@ -355,7 +357,7 @@ static aoticache_counters flushed_counters(void)
     return statistics.counters;
 }
 
-/* Makes context and holder anew, as a later process has them: kernels are known and not loaded. */
+/* Recreates context and holder as in a later process: kernels are known and not loaded. */
 static void begin_again(aoticache_context_options options)
 {
     aoticache_holder_unref(holder);
@@ -449,12 +451,12 @@ Test(holder_miss, what_is_asked_for_is_recorded_once)
 
 static int child_goes_on(void)
 {
-    if (!scales(x, 2, 0)) /* what is loaded */
+    if (!scales(x, 2, 0)) /* kernels that are loaded */
         return 1;
     if (!falls_back(x, 5, 0) || aoticache_context_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 5, 0))
-        return 2; /* a background compile of its own */
+        return 2; /* its own background compile */
     if (!falls_back(x, 9, 0) || aoticache_context_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 9, 0))
-        return 3; /* which the parent had queued, and the child not */
+        return 3; /* queued in the parent, not in the child */
     end_all();
     return 0;
 }
@@ -470,14 +472,14 @@ Test(holder_miss, child_goes_on_after_fork)
     cr_expect(falls_back(x, 8, 0));
     cr_expect(falls_back(x, 9, 0));
     while (hook.begun < 2)
-        sleep_ms(1); /* 8 is inside the hook now, 9 in the queue */
+        sleep_ms(1); /* now 8 is inside the hook, 9 in the queue */
     pid_t child = fork();
     if (child == 0) {
-        hook.is_shut = false; /* each has its own */
+        hook.is_shut = false; /* each process has its own */
         _exit(child_goes_on());
     }
     int status;
-    waitpid(child, &status, 0); /* the parent's stays shut until then: 9 would be in the cache before the child asks */
+    waitpid(child, &status, 0); /* the parent's stays shut until then: 9 must not be cached before the child asks */
     hook.is_shut = false;
     cr_expect_eq(status, 0, "status %x", (unsigned)status);
     cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);

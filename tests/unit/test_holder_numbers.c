@@ -1,4 +1,7 @@
-/* Unit tests of numbers that differ from call to call: when a library takes them, what it serves, what is left alone. */
+/*
+ * Unit tests of numbers that differ from call to call: when a library takes them as inputs, what it serves, which are
+ * not substituted.
+ */
 #include "holder_fixture.h"
 
 #include <math.h>
@@ -14,7 +17,7 @@ static aoticache_context_options number_options(aoticache_miss miss)
     return options;
 }
 
-/* Misses wait: what a call needs is there when it returns. */
+/* Begins; misses wait, so the kernel exists when a call returns. */
 static void begin_numbers(bool dynamic)
 {
     if (!patched_open_numbers(test_folder, dynamic, &hook))
@@ -28,7 +31,7 @@ static void begin_numbers(bool dynamic)
     holder = make_holder(SCALE);
 }
 
-/* Another context on the same cache. */
+/* Begins with another context on the same cache. */
 static void begin_anew(const aoticache_context_options *options)
 {
     aoticache_holder_unref(holder);
@@ -37,7 +40,7 @@ static void begin_anew(const aoticache_context_options *options)
     holder = make_holder(SCALE);
 }
 
-/* The first three values have libraries of their own. */
+/* Calls with several values; the first three get their own libraries. */
 static void ask_for_values(int count)
 {
     for (int i = 0; i < count; i++)
@@ -99,7 +102,7 @@ Test(holder_numbers, values_in_the_index_count_too)
     end_all();
 }
 
-/* A hook that knows nothing of this is not asked, and nothing is substituted where each shape is to have its own library. */
+/* A hook without support for this is not asked, and nothing is substituted if each shape must have its own library. */
 Test(holder_numbers, only_where_hook_and_policy_say_so)
 {
     begin_with("", false);
@@ -134,7 +137,7 @@ Test(holder_numbers, a_hook_that_cannot_is_asked_once)
     end_all();
 }
 
-/* Whoever has no other kernel gets one of the exact form in the same call. */
+/* A call that has no other kernel gets an exact one in the same call. */
 Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
 {
     begin_numbers(false);
@@ -151,7 +154,10 @@ Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
     end_all();
 }
 
-/* What PyTorch would refuse for some dtypes, has another way for, or what is no number, is compiled in, as ever. */
+/*
+ * Values that PyTorch refuses for some dtypes or handles specially, and values that are not numbers, are compiled in as
+ * before.
+ */
 Test(holder_numbers, some_values_are_not_lent)
 {
     begin_numbers(false);
@@ -217,7 +223,7 @@ Test(holder_numbers, exponents_are_not_lent)
     end_all();
 }
 
-/* A call whose arguments are not what the schema says is still refused. */
+/* A call whose arguments do not match the schema is still refused. */
 Test(holder_numbers, a_tensor_of_the_caller_is_no_number)
 {
     begin_numbers(false);
@@ -246,7 +252,7 @@ static void *call_often(void *user)
     return NULL;
 }
 
-/* Each thread lends tensors of its own. */
+/* Each thread substitutes its own tensors. */
 Test(holder_numbers, threads_do_not_see_each_others_numbers)
 {
     begin_numbers(false);

@@ -1,4 +1,7 @@
-/* Unit tests of eager/holder/request.c and eager/holder/fill.c: requests of calls, and back to the words of a call. */
+/*
+ * Unit tests of eager/holder/request.c and eager/holder/fill.c: from calls to requests, and back to the packed words of
+ * a call.
+ */
 #include "eager/holder/internal.h"
 #include "holder_fixture.h"
 
@@ -6,7 +9,7 @@ TestSuite(holder_request, .init = fixture_begin, .fini = fixture_end, .timeout =
 
 static test_tensor *y;
 
-/* Nothing is compiled here. */
+/* Begins with a schema; nothing is compiled here. */
 static void begin_schema(const char *schema)
 {
     cache = open_cache();
@@ -34,7 +37,7 @@ static aoticache_request *request_of(const aoticache_value *values, size_t count
     return request;
 }
 
-/* The text of the request; the words of the call and those of the request must be the same. */
+/* Returns the text of the request; checks that the packed words of the call and of the request are the same. */
 static const char *text_of(const aoticache_value *values, size_t count)
 {
     static char text[1024];
@@ -206,7 +209,7 @@ Test(holder_request, arguments_equal_to_defaults_are_left_out)
     cr_expect_str_eq(text_of(places, 7), "test::f(float32[2, 3]) on cpu");
     places[6] = VALUE_STRING("mean");
     cr_expect_str_eq(text_of(places, 7), "test::f(float32[2, 3], mode=\"mean\") on cpu");
-    places[3] = VALUE_BOOL(true); /* what is before a positional one that is given must be there */
+    places[3] = VALUE_BOOL(true); /* arguments before a positional one must be given */
     cr_expect_str_eq(text_of(places, 7), "test::f(float32[2, 3], 0, [0.5, 1.0], true, mode=\"mean\") on cpu");
     end_schema();
 }

@@ -1,4 +1,4 @@
-/* Unit tests of the holder with dynamic libraries: when they are made, what they serve, what comes first. */
+/* Unit tests of the holder with dynamic libraries: when they are made, what they serve, which kernel comes first. */
 #include "holder_fixture.h"
 #include "cache/gc/collect.h"
 
@@ -82,7 +82,7 @@ Test(holder_shapes, always_compiles_for_all_shapes_at_once)
     for (int64_t i = 0; i < 20; i++)
         cr_expect(scales_shape(2 + i, 2 + i, 2, 0));
     cr_expect_eq(hook.compiles, 1);
-    /* 1 is a size of its own: compilers treat it apart. */
+    /* Size 1 has its own kernel: compilers treat it specially. */
     cr_expect(scales_shape(1, 4, 2, 0), "%s", error.message);
     end_all();
 }
@@ -218,7 +218,7 @@ Test(holder_shapes, strides_of_another_order_make_another_dynamic_request)
     tensor->view.strides = transposed;
     cr_expect_eq(call_values(holder, value, 3), AOTICACHE_OK);
     aoticache_stack_drop(&stack, 0);
-    tensor->view.strides = gaps; /* which no other sizes can have */
+    tensor->view.strides = gaps; /* strides that no other sizes can have */
     cr_expect_eq(call_values(holder, value, 3), AOTICACHE_OK);
     aoticache_stack_drop(&stack, 0);
     cr_expect_eq(hook.compiles, 4, "one for all contiguous ones; one in vain and an exact one; an exact one");

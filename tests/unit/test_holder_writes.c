@@ -1,4 +1,4 @@
-/* Unit tests of operators that write to their arguments: what the schema says, and which tensors lie apart. */
+/* Unit tests of operators that write to their arguments: what the schema says, and which tensors do not overlap. */
 #include "eager/holder/internal.h"
 #include "holder_fixture.h"
 
@@ -77,7 +77,7 @@ Test(holder_writes, schema_says_what_is_written_and_what_is_new)
     end_all();
 }
 
-/* As docs/holder.md has it: a fallback takes all arguments off, and leaves what is not an argument. */
+/* Does as docs/holder.md says: a fallback removes all arguments from the stack, and leaves everything else. */
 static aoticache_status add_in_place(void *user, uint64_t key_set, aoticache_stack *given, aoticache_error *ret_error)
 {
     const aoticache_value *arguments = &given->values[given->count - 3];
@@ -90,7 +90,10 @@ static aoticache_status add_in_place(void *user, uint64_t key_set, aoticache_sta
     return AOTICACHE_OK;
 }
 
-/* What the refusal of an operator that writes recommends: a request for a library that writes, and nothing on the stack. */
+/*
+ * Follows the advice in the refusal of an operator that writes: a request for a library that writes, and nothing on the
+ * stack.
+ */
 Test(holder_writes, advice_of_the_refusal_is_good)
 {
     begin_context();

@@ -67,7 +67,7 @@ static void tensor_fill(struct tensor *tensor, int seed)
     }
 }
 
-/* Element `index` in row-major order; all the tests' values are exact in a double. */
+/* Returns element `index` in row-major order; all values in the tests are exact in a double. */
 static double element(const void *data, int32_t dtype, uint32_t ndim, const int64_t *sizes, const int64_t *strides,
                       int64_t index)
 {
@@ -112,7 +112,7 @@ static AtenTensorHandle handle_of(struct tensor *tensor)
     return handle;
 }
 
-/* Compiles, loads and runs; the output is the caller's. */
+/* Compiles, loads and runs; the caller frees the output. */
 static AtenTensorHandle run_request(const aoticache_request *request, struct tensor *x, struct tensor *y)
 {
     struct delivery delivery;
@@ -436,7 +436,7 @@ Test(hook_c, environment_follows_the_sources)
     cr_assert_str_neq(version_of(folder), two);
 }
 
-/* ---- several folders ---- */
+/* ---- several directories ---- */
 
 static aoticache_status make_hook_of(const char *const *folders, const char *kernels, aoticache_hook **ret_hook,
                                      aoticache_error *error)
@@ -448,7 +448,7 @@ static aoticache_status make_hook_of(const char *const *folders, const char *ker
     return aoticache_hook_create_c(&options, ret_hook, error);
 }
 
-/* What stands in the key for the kernel of aten::abs; "" where it is not served. */
+/* Returns the part of the key for the kernel of aten::abs; "" if it is not served. */
 static const char *version_in(const char *const *folders, const char *kernels)
 {
     static char versions[8][128];
@@ -477,7 +477,7 @@ Test(hook_c, first_folder_with_a_source_decides)
     cr_assert_str_eq(version_in(own, NULL), version_in(NULL, NULL), "what comes along is behind one's own");
     cr_assert_str_neq(version_in(both, NULL), version_in(NULL, NULL));
     cr_assert_str_eq(version_in(own, empty), "");
-    /* Headers of the folders behind a source may be included by it, those in front of it may not. */
+    /* A source may include headers of its own and later directories, not of earlier ones. */
     const char *before = version_in(both, empty), *behind = version_in(other, empty);
     write_file("two/shared.h", "header", 0600);
     cr_assert_str_neq(version_in(both, empty), before);
@@ -561,7 +561,7 @@ Test(hook_c, requirements_are_those_of_the_version_of_arm_asked_for)
         aoticache_request *request = make_abs_request();
         aoticache_status status = compile(hook, request, &delivery, &error);
         lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &asked);
-        if (aoticache_cpu_features_count(&lacking) > 0) { /* it is stored for machines that have it */
+        if (aoticache_cpu_features_count(&lacking) > 0) { /* stored for machines that have it */
             cr_assert_eq(status, AOTICACHE_UNSUPPORTED, "%s", error.message);
         } else {
             cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
@@ -585,7 +585,7 @@ Test(hook_c, native_requirements_are_met_by_this_machine)
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert(aoticache_cpu_features_include(aoticache_cpu_features_get(), &delivery.features), "%s",
               delivery.requirements);
-    if (strcmp(aoticache_cpu_arch(), "x86_64") == 0) /* there are processors for aarch64 with nothing beyond Armv8.0 */
+    if (strcmp(aoticache_cpu_arch(), "x86_64") == 0) /* some aarch64 processors have nothing beyond Armv8.0 */
         cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);
     cr_assert(strncmp(delivery.producer, "cc gcc ", 7) == 0 || strncmp(delivery.producer, "cc clang ", 9) == 0, "%s",
               delivery.producer);
@@ -686,7 +686,7 @@ Test(cpu_target, march_of_aarch64_has_a_version_and_extensions)
     expect_march("armv8.4-a", "-march=armv8.3-a+dotprod");
     expect_march("armv8.6-a,fp16,sve,sve2,svebf16,svei8mm", "-march=armv8.6-a+fp16+sve+sve2");
     expect_march("armv9-a,i8mm,bf16", "-march=armv8.6-a+fp16+fp16fml+sve+sve2");
-    expect_march("jscvt,fcma,frint", "-march=armv8-a"); /* no option of their own */
+    expect_march("jscvt,fcma,frint", "-march=armv8-a"); /* they have no option */
 }
 
 Test(cpu_target, features_of_the_other_architecture_are_refused)
@@ -699,7 +699,7 @@ Test(cpu_target, features_of_the_other_architecture_are_refused)
     cr_assert_not_null(strstr(error.message, other), "%s", error.message);
 }
 
-/* A macro of one architecture's list may be there on another one, where it is no feature. */
+/* A macro of one architecture's list may exist on another one, for which it is not a feature. */
 Test(cpu_target, macros_are_those_of_the_architecture_that_is_compiled_for)
 {
     static const char *const lists[][3] = {{AARCH64_MACROS, "aarch64", AARCH64_FEATURES},

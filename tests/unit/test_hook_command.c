@@ -16,7 +16,7 @@ static aoticache_hook *make_hook(const char *script, const char *const *argument
     return hook;
 }
 
-/* Runs a script as a hook for aten::abs in a fresh folder. */
+/* Runs a script as a hook for aten::abs in a fresh directory. */
 static aoticache_status compile_with(const char *script, uint32_t timeout_seconds, struct delivery *delivery,
                                      aoticache_error *error)
 {
@@ -66,7 +66,7 @@ Test(hook_command, request_is_on_its_standard_input)
     cr_assert_not_null(strstr(seen, "\"sizes\":[2,3]"), "%s", seen);
 }
 
-/* What a hook may do wrong, and a word that the message must have. */
+/* Errors of a hook, and a word that the message must have. */
 static const char *const wrong_scripts[][2] = {
     {SHELL "exit 0\n", "without an answer"},
     {SHELL "echo it broke >&2\nexit 3\n", "exited with status 3"},
@@ -182,7 +182,7 @@ Test(hook_command, bad_options_are_refused)
     aoticache_hook_free(NULL);
 }
 
-/* Takes the script (docs/hooks.md command-hook) out of its page, which is found beside the tests. */
+/* Extracts the script (docs/hooks.md command-hook) from its page, which is found relative to the tests. */
 static bool read_documented_script(char *ret_script, size_t size)
 {
     char path[PATH_MAX];

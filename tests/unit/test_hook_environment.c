@@ -1,6 +1,6 @@
 /*
- * What every kind of hook adds to a request's environment, and a holder without a hook: the architecture of the GPU that the
- * kernel is for.
+ * What every kind of hook, and a holder without a hook, adds to a request's environment: the architecture of the GPU
+ * that the kernel is for.
  */
 #include "cuda_fixture.h"
 
@@ -12,7 +12,7 @@ TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);
 
 static aoticache_hook *hook;
 
-/* For a device of this text, with a hook of which nothing is called. */
+/* Makes a request for the device with this text, with a hook that is never called. */
 static aoticache_request *request_for(const char *device_text)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
@@ -98,7 +98,7 @@ static aoticache_status answers_nothing(void *user, uint64_t key_set, aoticache_
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "no fallback");
 }
 
-/* What was compiled by a process with a hook is found by one that never compiles. */
+/* A process that never compiles finds what a process with a hook compiled. */
 Test(hook_environment, holder_without_a_hook_has_the_architecture_too)
 {
     aoticache_error error = {0};

@@ -1,6 +1,6 @@
 /*
- * Unit tests of what hooks give their programs and take from them (eager/hook/spawn.c, eager/hook/process.c, eager/hook/hook.c): a
- * limit of memory, an environment, the words of a compiler that succeeds; and their end when the host is killed.
+ * Unit tests of the programs that hooks run (eager/hook/spawn.c, eager/hook/process.c, eager/hook/hook.c): their memory
+ * limit, environment, the output of a compiler that succeeds; and their end when the host is killed.
  */
 #include "base/clock.h"
 #include "eager/hook/process.h"
@@ -69,7 +69,7 @@ Test(hook_processes, long_output_keeps_its_beginning_and_its_end)
     cr_assert_not_null(mark);
     cr_assert_eq(sscanf(mark, "\n[... %llu bytes are left out ...]\n", &missing), 1);
     const char *rest = strchr(mark + 1, '\n') + 1;
-    /* 228894 bytes are what seq writes. */
+    /* seq writes 228894 bytes. */
     cr_assert_eq((size_t)(mark + 1 - output) + missing + strlen(rest), 228894);
     cr_assert_eq(rest[0] >= '1' && rest[0] <= '9' && rest[5] == '\n', true, "%.20s", rest);
 }
@@ -117,7 +117,7 @@ Test(hook_processes, memory_limit_is_of_the_program_and_its_children)
     cr_assert_str_eq(output, "307200\n307200\n");
 }
 
-/* awk fills its memory until it may not have more. */
+/* awk allocates memory until it may not have more. */
 #define GREEDY \
     "awk 'BEGIN { s = \"0123456789abcdef\"; for (i = 0; i < 24; i++) s = s s; print length(s) }' >&2 || exit 9\n"
 
@@ -131,7 +131,7 @@ Test(hook_processes, death_of_the_memory_limit_says_so)
     cr_assert_eq(compile_with(KERNEL GREEDY GOOD, &options, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "memory limit of 64 MiB"), "%s", error.message);
     cr_assert_not_null(strstr(error.message, "status 9"), "%s", error.message);
-    /* A failure of another kind does not speak of it. */
+    /* The message of another failure does not mention it. */
     cr_assert_eq(compile_with(KERNEL "echo syntax error >&2; exit 1\n", &options, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_null(strstr(error.message, "memory limit"), "%s", error.message);
 }
@@ -159,7 +159,7 @@ static bool wait_for(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* In a process of its own: compiles with a hook, for as long as it lives. */
+/* Starts a process that compiles with a hook until it is killed. */
 static pid_t start_host(aoticache_hook *hook, const char *directory)
 {
     pid_t host = fork();
@@ -209,7 +209,7 @@ Test(hook_processes, command_ends_when_its_host_is_killed)
     aoticache_hook_free(hook);
 }
 
-/* Nobody waits for it: its number stays in the table of processes. */
+/* No process waits for it: it stays in the process table. */
 Test(hook_processes, command_ends_when_its_host_is_killed_and_not_waited_for)
 {
     aoticache_hook *hook = make_endless_command();
@@ -234,7 +234,7 @@ Test(hook_processes, compiler_of_c_ends_when_its_host_is_killed)
     aoticache_hook_free(hook);
 }
 
-/* A watcher is no longer there when the compile is over, and none is left as a zombie. */
+/* The watcher has ended when the compile is over, and none is left as a zombie. */
 Test(hook_processes, nothing_is_left_of_a_compile)
 {
     const aoticache_hook_options none = AOTICACHE_HOOK_OPTIONS_INIT;
@@ -245,7 +245,7 @@ Test(hook_processes, nothing_is_left_of_a_compile)
     cr_assert_eq(errno, ECHILD);
 }
 
-/* A host that ignores SIGCHLD gets no status; the watcher must go all the same. */
+/* A host that ignores SIGCHLD gets no status; the watcher must end nevertheless. */
 Test(hook_processes, host_that_ignores_its_children_is_served)
 {
     const aoticache_hook_options none = AOTICACHE_HOOK_OPTIONS_INIT;

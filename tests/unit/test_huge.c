@@ -1,12 +1,11 @@
 /*
- * Files that somebody made huge cost nothing: what is known of their size is compared before they are read, and what
- * must be read can be stopped.
+ * Maliciously huge files cost nothing: known sizes are compared before files are read, and reading can be stopped.
  */
 #include "base/clock.h"
 #include "cache_fixture.h"
 #include "cache/verify/verify.h"
 
-#define HUGE_BYTES (INT64_C(1) << 40) /* of nothing; to hash it takes half an hour */
+#define HUGE_BYTES (INT64_C(1) << 40) /* of zeroes; hashing them takes half an hour */
 #define SOON_NS (UINT64_C(20) * 1000000000u)
 
 TestSuite(huge, .init = fixture_setup, .fini = fixture_teardown, .timeout = 60);
@@ -76,8 +75,8 @@ Test(huge, manifest_is_missed_at_once)
 /* ---- verify ---- */
 
 struct asked {
-    uint64_t enough; /* objects done, from which on the answer is no */
-    uint64_t when;   /* it was no first; 0: never */
+    uint64_t enough; /* number of objects done from which on it stops */
+    uint64_t when;   /* number at the first stop; 0: never */
 };
 
 static bool continues(void *user, uint64_t done, uint64_t all)
@@ -118,7 +117,7 @@ Test(huge, library_is_found_by_verify_at_once)
     aoticache_cache_close(cache);
 }
 
-/* Nobody says how large it should be, so it is read; whoever does not want to wait is heard. */
+/* The right size is unknown, so the file is read; the callback can stop that. */
 Test(huge, verify_stops_inside_an_object)
 {
     aoticache_cache *cache = fixture_open();
@@ -126,13 +125,13 @@ Test(huge, verify_stops_inside_an_object)
     fixture_put(cache, 1, "library one");
     snprintf(folder, sizeof folder, "%s/objects/ff", fixture_cache);
     cr_assert(mkdir(folder, 0700) == 0 || errno == EEXIST);
-    memset(name, 'f', sizeof name - 1); /* behind the manifest, whose digest is another each time */
+    memset(name, 'f', sizeof name - 1); /* after the manifest, whose digest differs each time */
     snprintf(path, sizeof path, "%s/%s", folder, name);
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
     cr_assert_geq(fd, 0);
     close(fd);
     make_huge(path);
-    /* The library and its manifest are done; what is asked after them is asked while the huge one is read. */
+    /* The library and its manifest are done; later callbacks happen while the huge file is read. */
     aoticache_verify_report report = verify(cache, true, false, 2);
     cr_assert(report.is_partial);
     cr_assert_eq(report.objects, 2);

@@ -12,7 +12,7 @@
 #include <sqlite3.h>
 #include <sys/mman.h>
 
-#define MOST (1 << 20) /* what a manifest keeps at most */
+#define MOST (1 << 20) /* limit of the content in a manifest */
 
 TestSuite(in_manifest, .init = fixture_setup, .fini = fixture_teardown);
 
@@ -49,7 +49,7 @@ static aoticache_artifact *must_look_up(aoticache_cache *cache, int64_t number)
     return artifact;
 }
 
-/* Path of the one object of an entry. */
+/* Returns the path of the one object of an entry. */
 static const char *object_of(aoticache_cache *cache, int64_t number)
 {
     static char path[4400];
@@ -297,7 +297,7 @@ Test(in_manifest, verify_finds_and_repairs_damage)
     aoticache_cache_close(cache);
 }
 
-/* A row says where the content begins. What it says is not believed: the object is sound, and stays. */
+/* A row has the offset of the content. It is not trusted: the object is intact, and stays. */
 Test(in_manifest, wrong_row_gives_no_other_bytes_and_is_repaired)
 {
     static const char *const changes[] = {"content_offset = content_offset + 1, library_bytes = library_bytes - 1",
@@ -305,7 +305,7 @@ Test(in_manifest, wrong_row_gives_no_other_bytes_and_is_repaired)
                                           "content_offset = content_offset + 1",
                                           "content_offset = 1",
                                           "library_bytes = library_bytes + 1",
-                                          "content_offset = 0"}; /* for which the index is built anew */
+                                          "content_offset = 0"}; /* the index is rebuilt for this one */
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         char sql[200];
         aoticache_cache *cache = fixture_open();
@@ -320,7 +320,7 @@ Test(in_manifest, wrong_row_gives_no_other_bytes_and_is_repaired)
         const aoticache_verify_report report = fixture_verify(cache, true);
         cr_assert_gt(aoticache_verify_report_problems(&report), 0, "%s", changes[i]);
         cr_assert(fixture_finds(cache, 1, "content one"), "%s", changes[i]);
-        collect(cache, 10); /* the object of the round before, which was replaced */
+        collect(cache, 10); /* the replaced object of the round before */
         assert_sound(cache, 1);
         aoticache_cache_close(cache);
     }
@@ -357,7 +357,7 @@ Test(in_manifest, lost_row_is_put_back)
     aoticache_cache_close(cache);
 }
 
-/* ---- it goes, and is replaced ---- */
+/* ---- removal and replacement ---- */
 
 Test(in_manifest, remove_and_collect_leave_nothing)
 {
@@ -375,7 +375,7 @@ Test(in_manifest, remove_and_collect_leave_nothing)
     aoticache_cache_close(cache);
 }
 
-/* As an older version stored it, and the other way round. */
+/* Replaces an entry as older versions stored it, and the reverse. */
 Test(in_manifest, replaces_and_is_replaced_by_one_with_an_object)
 {
     aoticache_cache *cache = fixture_open();
@@ -393,7 +393,7 @@ Test(in_manifest, replaces_and_is_replaced_by_one_with_an_object)
     aoticache_cache_close(cache);
 }
 
-/* Its bytes were read: nothing of it is in use. */
+/* Its bytes were read: the object is not in use. */
 Test(in_manifest, artifact_outlives_its_object)
 {
     aoticache_cache *cache = fixture_open();
@@ -483,7 +483,7 @@ Test(in_manifest, signatures_are_of_the_one_object)
     int state = -1;
     cr_assert_eq(aoticache_cache_check_signatures(other, &digest, see_state, &state, &error), AOTICACHE_OK, "%s",
                  error.message);
-    cr_assert_eq(state, AOTICACHE_SIGNATURE_UNKNOWN); /* nobody is trusted here */
+    cr_assert_eq(state, AOTICACHE_SIGNATURE_UNKNOWN); /* no key is trusted here */
     cr_assert(fixture_finds(other, 1, "content one"));
     aoticache_cache_close(other);
     aoticache_cache_close(cache);

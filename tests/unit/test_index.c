@@ -68,7 +68,7 @@ Test(index, lookup_gives_the_most_demanding_first_then_the_newer)
     put_with_requirements(index, 10, 0x01, 500);
     put_with_requirements(index, 20, 0x0f, 100);
     put_with_requirements(index, 30, 0x00, 900);
-    put_with_requirements(index, 40, 0x02, 700); /* as many bits as the first, newer */
+    put_with_requirements(index, 40, 0x02, 700); /* same number of bits as the first, newer */
     aoticache_digest key = digest_of(1);
     aoticache_index_hit hits[4];
     size_t count;
@@ -290,7 +290,7 @@ static bool see_usage(void *user, const aoticache_index_usage *usage)
     return true;
 }
 
-/* Few or many: what looks at the objects of artifacts takes the first ones another way than the rest. */
+/* Tests few and many: the code that checks the objects of artifacts treats the first ones differently. */
 Test(index, every_object_of_an_artifact_is_looked_at)
 {
     enum { MOST = 9 };
@@ -334,7 +334,10 @@ static int64_t id_of_number(aoticache_index *index, uint32_t key)
     return hit.entry_id;
 }
 
-/* Whichever goes first, the one that the artifact's row names or one that shares it, the others keep the artifact. */
+/*
+ * Whichever entry is removed first, the one that the artifact's row names or one that shares it, the others keep the
+ * artifact.
+ */
 Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
 {
     static const uint32_t orders[][3] = {{1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {2, 3, 1}};
@@ -342,7 +345,7 @@ Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
         aoticache_index *index = fixture_must_open();
         for (uint32_t key = 1; key <= 3; key++)
             put_numbers(index, key, 10, 11);
-        put_numbers(index, 2, 10, 11); /* once more: another entry, the same artifact */
+        put_numbers(index, 2, 10, 11); /* another entry, the same artifact */
         for (size_t j = 0; j < 3; j++) {
             uint64_t removed;
             bool completed = false;
@@ -461,7 +464,7 @@ Test(index, list_gives_entries_by_operator)
     aoticache_index_close(index);
 }
 
-/* A page at a time, each behind the last entry of the one before. */
+/* Lists a page at a time, each beginning after the last entry of the previous one. */
 Test(index, list_goes_on_behind_an_entry)
 {
     aoticache_index *index = fixture_must_open();

@@ -1,6 +1,6 @@
 /*
- * index/: files that are damaged or made to harm. Whatever is in them, the answer is a status, mostly CORRUPT, and never a
- * crash, a wrong digest or an endless loop.
+ * index/: damaged and malicious files. Whatever is in them, the result is a status, mostly CORRUPT, and never a crash,
+ * a wrong digest or an endless loop.
  */
 #include "index_fixture.h"
 
@@ -53,7 +53,7 @@ static bool ignore_count(void *user, const char *name, uint64_t value)
     return true;
 }
 
-/* What each function answers, in the order below; 'r' only reads. */
+/* The result of each function, in the order below; 'r' only reads. */
 typedef struct answers {
     aoticache_status lookup, list, objects, artifact, failure, failures, counts, totals, verify;
 } answers;
@@ -244,7 +244,7 @@ Test(index_damage, overwritten_page_is_found_by_verify)
     aoticache_index_close(index);
 }
 
-/* SQLite looks for a key from its last row on backwards, and ends at a smaller key: this one is not. */
+/* SQLite searches a key backwards from its last row, and stops at a smaller key, which this one is not. */
 Test(index_damage, row_whose_key_was_damaged_is_not_taken_for_another)
 {
     make_one();
@@ -270,7 +270,7 @@ Test(index_damage, row_whose_key_was_damaged_is_not_taken_for_another)
     aoticache_index_close(index);
 }
 
-/* Opens and asks; every status is fine, only crashing or hanging is not. */
+/* Opens and queries; every status is acceptable, crashing or hanging is not. */
 static void ask_anything(void)
 {
     aoticache_index *index = NULL;

@@ -1,6 +1,6 @@
 /*
- * index/: files beside the index that somebody else has made. Whatever they say, no other file is opened or deleted, nothing
- * waits for ever, and it is said who they are.
+ * index/: files next to the index that another user has made. Whatever they contain, no other file is opened or
+ * deleted, nothing waits for ever, and the message names their owner.
  */
 #include "index_fixture.h"
 
@@ -25,7 +25,7 @@ static const char *beside(const char *suffix)
 }
 
 /*
- * A journal that is to be rolled back, of no page, with a super-journal: a header of one sector, then the record that
+ * Writes a journal to be rolled back, without pages, with a super-journal: a header of one sector, then the record that
  * https://sqlite.org/fileformat.html describes ("the super-journal name is ... at the end").
  */
 static void forge_journal(const char *super)
@@ -123,13 +123,13 @@ Test(index_forged, journal_deletes_nothing_for_who_only_reads)
     cr_assert_eq(access(victim, F_OK), 0);
 }
 
-/* A super-journal lists journals, each of which is opened and asked. */
+/* A super-journal lists journals, each of which SQLite opens and reads. */
 Test(index_forged, journal_that_names_a_list_of_journals_deletes_nothing)
 {
     expect_survival("DELETE", "/etc/hostname");
 }
 
-/* Beside an index that is open: rolled back by whoever reads next. */
+/* Next to an open index: the next reader rolls it back. */
 Test(index_forged, journal_that_comes_later_deletes_nothing)
 {
     aoticache_index_hit hit;
@@ -145,7 +145,7 @@ Test(index_forged, journal_that_comes_later_deletes_nothing)
     aoticache_index_close(index);
 }
 
-/* What is opened is the folder that was checked, not what has its name now. */
+/* The directory that was checked is opened, not another one with its name. */
 Test(index_forged, folder_that_was_exchanged_is_not_opened)
 {
     char elsewhere[300];
@@ -167,7 +167,7 @@ Test(index_forged, folder_that_was_exchanged_is_not_opened)
     cr_assert_eq(rename(elsewhere, fixture_dir), 0);
 }
 
-/* SQLite keeps the name of shared memory that its first user had, and deletes by it when the last one goes. */
+/* SQLite keeps the name of shared memory that its first user had, and deletes that name when the last user closes. */
 Test(index_forged, second_index_outlives_the_first)
 {
     struct stat found;

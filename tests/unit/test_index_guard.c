@@ -1,6 +1,6 @@
 /*
- * What a host does to a whole process, and the index and the store have to bear: descriptors that are closed and used again, a limit
- * of file sizes, a umask that takes everything away; and a folder that another process has just made.
+ * Things that a host does to its whole process and the index and the store must survive: closed and reused descriptors,
+ * a limit of file sizes, a umask that removes all permissions; and a directory that another process has just made.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ TestSuite(guard, .init = fixture_setup, .fini = fixture_teardown);
 
 /* ---- descriptors that the host closes ---- */
 
-/* Gives a file of the host's the number of each descriptor that SQLite has of the index and its log. Returns how many. */
+/* Replaces each descriptor that SQLite has of the index and its log by a file of the host. Returns their number. */
 static size_t take_descriptors(int own)
 {
     size_t taken = 0;
@@ -64,11 +64,11 @@ Test(guard, file_of_the_host_is_not_written_to)
 
 /* ---- a limit of file sizes ---- */
 
-#define SHARED_MEMORY_BYTES 32768 /* of the index: a process that may make no such file has no use of one in WAL mode */
+#define SHARED_MEMORY_BYTES 32768 /* of the index: a process that may not make it cannot use WAL mode */
 
 static rlim_t limit_of_child;
 
-/* Runs in a process of its own, with the limit. Returns how that ended. */
+/* Runs `act` in a separate process, with the limit. Returns its status. */
 static int end_under_limit(rlim_t bytes, void (*act)(void))
 {
     int end = 0;
@@ -139,7 +139,7 @@ static int expect_usable_by_owner(const char *path, const struct stat *found, in
     return 0;
 }
 
-/* Root may open everything, so the modes are looked at. */
+/* Root may open everything, so the test checks the modes. */
 Test(guard, umask_takes_nothing_from_the_owner)
 {
     const char *library = fixture_write("library.so", "library one");
@@ -164,7 +164,7 @@ Test(guard, umask_takes_nothing_from_the_owner)
     aoticache_cache_close(cache);
 }
 
-/* ---- a folder that another process has just made ---- */
+/* ---- a directory that another process has just made ---- */
 
 static unsigned syncs;
 
@@ -184,7 +184,10 @@ static unsigned syncs_of_put(aoticache_cache *cache, int64_t number, const char 
     return syncs;
 }
 
-/* Objects lie in 256 folders by the first digits of their names, and who makes such a folder syncs the one above it. */
+/*
+ * Makes the 256 directories of objects, one for the first digits of their names. The process that makes one must sync
+ * the directory above it.
+ */
 static void make_folders_of_objects(void)
 {
     char path[sizeof fixture_cache + 16];
@@ -195,8 +198,8 @@ static void make_folders_of_objects(void)
 }
 
 /*
- * Whoever made objects/ may not have synced the root yet, and may die before. Only the first put of a process can meet that, and
- * syncs the root.
+ * The process that made objects/ may have died before it synced the root. Only the first put of a process can find
+ * that, so it syncs the root.
  */
 Test(guard, name_of_a_folder_that_was_there_is_made_durable_once)
 {

@@ -1,5 +1,5 @@
 /*
- * index/: opening. New, empty, older, newer and foreign files; links; read-only files and folders; the journal.
+ * index/: opening. New, empty, older, newer and foreign files; links; read-only files and directories; the journal.
  */
 #include "index/eviction/eviction.h"
 #include "index/entries/integrity.h"
@@ -154,7 +154,7 @@ Test(index_open, migrated_by_a_newer_library_before_the_first_lookup_is_unsuppor
     size_t count = 0;
     aoticache_error error = {.message = ""};
     bool completed;
-    const aoticache_digest keys[] = {digest_of(1), digest_of(2)}; /* there, and not */
+    const aoticache_digest keys[] = {digest_of(1), digest_of(2)}; /* one that exists and one that does not */
     for (int i = 0; i < 2; i++) {
         aoticache_index *index = fixture_must_open();
         put_numbers(index, 1, 10, 11);
@@ -180,7 +180,7 @@ Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
     aoticache_index_close(index);
 }
 
-/* ---- migration: an index as version 1 made it, with one entry, one failure and one count ---- */
+/* ---- migration: an index made by version 1, with one entry, one failure and one count ---- */
 
 static const char version_1[] = INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77); INSERT INTO counts VALUES('hits', 5);"
@@ -238,9 +238,10 @@ Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
     aoticache_index_close(index);
 }
 
-/* From version 1 to 2; then two entries that share a library, one of them used after it was made, a third with the
- * artifact of the second, and two objects more:
- * one that several artifacts name, one that none does. */
+/*
+ * Migrates from version 1 to 2; then adds two entries that share a library, one of them used after it was made, a third
+ * with the artifact of the second, and two more objects: one that several artifacts name, one that none does.
+ */
 #define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
 #define OLD_ENTRY(key, id, artifact, files, created)                                                            \
     "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31            \
@@ -597,8 +598,8 @@ Test(index_open, wal_index_on_a_shared_file_system_goes_back_to_a_rollback_journ
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index *other = fixture_must_open();
-    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
-    aoticache_index_journal_leave_wal(index);                        /* what open does there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* as statfs reports there */
+    aoticache_index_journal_leave_wal(index);                        /* as open does there */
     cr_assert_str_eq(aoticache_index_journal_mode(index), "wal", "in use by another connection");
     cr_assert_not_null(strstr(fixture_log_last, "in use"), "%s", fixture_log_last);
     aoticache_index_close(other);
@@ -615,7 +616,7 @@ Test(index_open, new_index_on_a_shared_file_system_has_a_rollback_journal)
     aoticache_index *index = fixture_must_open();
     char mode[16];
     cr_assert_eq(aoticache_index_journal_pragma(index, "DELETE", mode), SQLITE_OK);
-    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* as statfs reports there */
     cr_assert_eq(aoticache_index_journal_choose(index, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_index_journal_mode(index), "delete");
     cr_assert_eq(fixture_log_lines, 1);

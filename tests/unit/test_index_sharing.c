@@ -70,7 +70,7 @@ static void *put_two(void *argument)
     return NULL;
 }
 
-/* The lookups of a process do not wait because another of its threads does, for a process that may be stopped. */
+/* Lookups of a process do not wait while another of its threads waits for a process, which may be stopped. */
 Test(index_sharing, lookup_does_not_wait_for_a_thread_that_waits_to_write)
 {
     static const char *const modes[] = {"WAL", "DELETE"};
@@ -105,7 +105,7 @@ Test(index_sharing, lookup_does_not_wait_for_a_thread_that_waits_to_write)
     }
 }
 
-/* Many threads of one index write and wait at once: each write is whole, and the totals are theirs. */
+/* Writes from one of many threads of an index, which also wait: each write is whole, and the totals are right. */
 static void *put_some(void *argument)
 {
     struct patient *patient = argument;
@@ -139,7 +139,7 @@ Test(index_sharing, threads_that_wait_to_write_do_not_mix)
         aoticache_index_close(indexes[i]);
 }
 
-/* Holds the write lock for 20 ms and leaves it for microseconds, over and over, as many puts on a slow disk. */
+/* Holds the write lock for 20 ms and releases it for microseconds, repeatedly, like many puts on a slow disk. */
 static void *write_all_the_time(void *argument)
 {
     atomic_bool *is_over = argument;
@@ -198,7 +198,7 @@ Test(index_sharing, who_waits_to_write_comes_before_who_wrote_last)
     cr_assert_geq(gate, 0);
     pthread_t other;
     cr_assert_eq(pthread_create(&other, NULL, put_one, two), 0);
-    while (flock(gate, LOCK_EX | LOCK_NB) == 0) { /* until the other one waits */
+    while (flock(gate, LOCK_EX | LOCK_NB) == 0) { /* until the other thread waits */
         flock(gate, LOCK_UN);
         sched_yield();
     }
@@ -228,7 +228,7 @@ Test(index_sharing, gate_that_nobody_opens_again_is_gone_round)
     close(gate);
     aoticache_index_close(index);
     cr_assert_eq(unlink(gate_path), 0);
-    cr_assert_eq(mkdir(gate_path, 0700), 0); /* or where there can be none */
+    cr_assert_eq(mkdir(gate_path, 0700), 0); /* or if the file cannot be made */
     cr_assert_eq(aoticache_index_open(&options, &index, NULL), AOTICACHE_OK);
     put_numbers(index, 3, 30, 31);
     aoticache_index_close(index);
@@ -239,7 +239,7 @@ typedef struct thread_work {
     aoticache_index *index;
     uint32_t number;
     int failures;
-    aoticache_error error; /* of the last that failed */
+    aoticache_error error; /* of the last write that failed */
 } thread_work;
 
 static void *work_in_thread(void *argument)
@@ -281,7 +281,7 @@ Test(index_sharing, threads_share_one_index_and_one_file)
     aoticache_index_close(shared);
 }
 
-/* Runs `body` in `count` children at once; the number of those that did not return 0. */
+/* Runs `body` in `count` children concurrently; returns the number of those that did not return 0. */
 static int run_children(int count, int (*body)(int number))
 {
     int gate[2], bad = 0;
@@ -334,7 +334,7 @@ Test(index_sharing, processes_that_create_at_once_all_succeed)
 
 static aoticache_index *inherited, *inherited_too;
 
-/* Whether this process has locks of its own in the table of the kernel. */
+/* Returns whether this process has its own locks in the kernel's table. */
 static bool has_locks(void)
 {
     FILE *file = fopen("/proc/locks", "r");
@@ -358,7 +358,7 @@ static int use_inherited(int number)
     if (aoticache_index_put(inherited, &with.entry, NULL) != AOTICACHE_OK)
         return 2;
     if (!has_locks())
-        return 3; /* it believes in the locks of its parent */
+        return 3; /* it takes its parent's locks for its own */
     if (lookup_number(inherited_too, 100U + (uint32_t)number, &hit, NULL) != AOTICACHE_OK)
         return 4;
     aoticache_index_close(inherited_too);
@@ -401,7 +401,7 @@ Test(index_sharing, child_that_only_closes_harms_nothing)
     aoticache_index_close(inherited);
 }
 
-/* Forks in the middle of a statement: the child must be refused, not wait for ever. */
+/* Forks in the middle of a statement: the child must get an error, not wait for ever. */
 static bool fork_inside(void *user, const aoticache_index_entry *entry)
 {
     (void)entry;
@@ -454,7 +454,7 @@ Test(index_sharing, grandchildren_work_too)
     aoticache_index_close(inherited);
 }
 
-/* A process that dies in a transaction leaves what was there before. */
+/* Dies in a transaction, which must leave the old contents. */
 static int die_in_transaction(int number)
 {
     (void)number;

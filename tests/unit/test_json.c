@@ -1,6 +1,6 @@
 /*
- * base/text/json: texts as jansson's values and back. That a lack of memory is told from a text that is no JSON is tried by
- * tests/fault/fault_store.c, with every allocation failing.
+ * base/text/json: texts to jansson's values and back. tests/fault/fault_store.c checks, with every allocation failing,
+ * that out of memory is distinguished from invalid JSON.
  */
 #include "base/text/json.h"
 
@@ -35,7 +35,7 @@ Test(json, objects_and_arrays_are_read_as_they_are)
     json_decref(value);
 }
 
-/* Nothing that only looks sound behind what the parser puts before a text. */
+/* Texts that would be valid only after the character that the parser puts before a text are refused. */
 Test(json, what_is_no_object_or_array_is_refused)
 {
     static const char *const texts[] = {

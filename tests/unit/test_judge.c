@@ -1,9 +1,14 @@
-/* Unit tests of eager/holder/judge.c: whose turn it is, and what times come to. No clock is read. */
+/*
+ * Unit tests of eager/holder/judge.c: which side has the next call, and the verdict from the times. No clock is read.
+ */
 #include <criterion/criterion.h>
 
 #include "eager/holder/judge.h"
 
-/* Plays a trial with these times of the two ways until something is found; how many pairs that took. */
+/*
+ * The time of a call of kernel or fallback, for play(), which runs a trial until it has a verdict and returns the
+ * number of pairs.
+ */
 typedef uint64_t (*time_of)(aoticache_contender way, uint32_t number);
 
 static aoticache_finding play(time_of time, aoticache_trial *ret_trial, uint32_t *ret_pairs)
@@ -87,7 +92,7 @@ Test(judge, interruptions_decide_nothing)
     cr_expect_eq(play(interrupted, &trial, &pairs), AOTICACHE_FINDING_FASTER);
 }
 
-/* The machine becomes slower all the time: every call takes longer than the one before. */
+/* A machine that becomes slower all the time: every call takes longer than the one before. */
 static uint64_t drifting(aoticache_contender way, uint32_t number)
 {
     return (way == AOTICACHE_CONTENDER_KERNEL ? 900 : 1000) * (uint64_t)(100 + number) / 100;

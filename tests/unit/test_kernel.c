@@ -1,6 +1,7 @@
 /*
  * Kernel libraries written in C (runtime/kernel.h): tests/unit/kernels/affine.c is compiled here, with the installed
- * headers and libaoticache_runtime.a, loaded beside the shim, and driven through the exported interface as a host does.
+ * headers and libaoticache_runtime.a, loaded together with the shim, and used through the exported interface as by a
+ * host.
  */
 #include "kernel_fixture.h"
 #include "runtime/kernel.h"
@@ -17,7 +18,7 @@ static AOTInductorModelContainerHandle create(void)
     return kernel_create(2);
 }
 
-/* Runs on {first, 1, 2}; outputs are NULL before. */
+/* Runs on {first, 1, 2}; outputs are NULL at first. */
 static AOTIRuntimeError run_on(AOTInductorModelContainerHandle container, float first, AtenTensorHandle outputs[2])
 {
     static float x[3];

@@ -1,9 +1,9 @@
 /*
- * The example of docs/kernels.md compiles as printed, with the installed headers, and computes what it says.
+ * The example of docs/kernels.md compiles as printed, with the installed headers, and computes what the page says.
  */
 #include "kernel_fixture.h"
 
-/* Copies the library (docs/kernels.md linear) out of the page into the folder. */
+/* Copies the library (docs/kernels.md linear) from the page to the directory. */
 static void extract_example(const char *path)
 {
     char line[256];

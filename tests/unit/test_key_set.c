@@ -1,6 +1,6 @@
 /*
  * eager/dispatch/key.c and thread.c: sets of dispatch keys at their edges, their text, the inline forms that
- * calls use, and this thread's sets. That random sets do as PyTorch's is shown by tests/python/test_dispatch_keys.py.
+ * calls use, and this thread's sets. tests/python/test_dispatch_keys.py compares random sets with PyTorch's.
  */
 #include "eager/dispatch/internal.h"
 #include "eager/dispatch/keys.h"
@@ -175,7 +175,7 @@ Test(key_set, of_a_tensor_has_what_pytorch_gives_new_tensors)
     cr_expect_str_eq(text, "DispatchKeySet(HIP, ADInplaceOrView, AutogradOther)");
 }
 
-/* ---- this thread's ---- */
+/* ---- this thread's sets ---- */
 
 static void *change(void *user)
 {

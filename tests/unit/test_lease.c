@@ -82,7 +82,7 @@ Test(lease, waiter_gets_it_after_release)
     cr_assert_eq(fixture_names("leases"), 0);
 }
 
-/* Its own child, which lives on, does not hold it. */
+/* Its child, which is still alive, does not hold it. */
 Test(lease, death_of_a_holder_that_has_forked_frees_it)
 {
     aoticache_key key = fixture_key(1);

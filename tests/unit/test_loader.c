@@ -1,6 +1,6 @@
 /*
- * Loading with the shim of the build: which library a descriptor gives, what it finds of its own file, and what an
- * unloading leaves.
+ * Loading with the shim of the build: which library a descriptor loads, how the library finds its own file, and what
+ * remains after unloading.
  */
 #include "capabilities.h"
 #include "loader/eager_face.h"
@@ -43,7 +43,7 @@ Test(loader, same_descriptor_number_gives_the_new_library)
     aoticache_library_unref(second);
 }
 
-/* The same through the file itself, where no copy with an inode of its own is made. */
+/* The same through the file itself, without a copy that has its own inode. */
 Test(loader, same_descriptor_number_gives_the_new_library_without_copies)
 {
     fixture_import_torch("libtorch_cpu.so");
@@ -61,7 +61,7 @@ Test(loader, same_descriptor_number_gives_the_new_library_without_copies)
     aoticache_library_unref(first);
 }
 
-/* A library that ends the process when it is loaded, under PyTorch's name, where the kernel's RUNPATH points. */
+/* A library with PyTorch's name, which ends the process when it is loaded, is in the kernel's RUNPATH. */
 Test(loader, libtorch_in_the_runpath_is_not_loaded)
 {
     fixture_run("mkdir '%s/trap'", fixture_directory);
@@ -87,7 +87,7 @@ Test(loader, other_torch_libraries_are_left_out)
     aoticache_library_unref(library);
 }
 
-/* aot_inductor.link_libtorch=False: no needed library is named, as each compiler and linker here leaves it. */
+/* aot_inductor.link_libtorch=False: no needed library is named, with each compiler and linker here. */
 Test(loader, unlinked_kernel_runs_however_it_was_linked)
 {
     static const char *const compilers[] = {"gcc", "clang"};
@@ -107,7 +107,7 @@ Test(loader, unlinked_kernel_runs_however_it_was_linked)
     for (size_t c = 0; c < 2; c++)
         for (size_t f = 0; f < sizeof flags / sizeof flags[0]; f++) {
             if (!fixture_compile_with(compilers[c], fixture_kernel_source, "unlinked.so", flags[f]))
-                continue; /* that compiler or linker is not here */
+                continue; /* that compiler or linker is not installed */
             char path[FIXTURE_PATH_BYTES];
             fixture_path("unlinked.so", path);
             int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -141,7 +141,7 @@ Test(loader, executable_stack_is_not_granted)
     aoticache_library_unref(library);
 }
 
-/* A kernel that reads the tail of its own file, as libraries with appended weights do. */
+/* Makes a kernel that reads the tail of its own file, as libraries with appended weights do. */
 static void make_self_opening_kernel(char ret_path[FIXTURE_PATH_BYTES])
 {
     close(fixture_kernel("self.so", "-DOPEN_SELF"));
@@ -165,7 +165,7 @@ Test(loader, library_finds_its_own_file_after_the_descriptor_is_closed)
     aoticache_library_unref(library);
 }
 
-/* Others may write to this one: then the library finds a whole copy of what was verified, and not the file. */
+/* Others may write to this file: then the library finds a whole copy of the verified bytes, not the file. */
 Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
 {
     aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
@@ -185,7 +185,7 @@ Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
     aoticache_library_unref(library);
 }
 
-/* A descriptor may come from somebody who may do more: then the library finds a whole copy of its file. */
+/* The descriptor may come from a process with more rights: then the library finds a whole copy of its file. */
 Test(loader, library_finds_its_own_file_where_it_may_not_be_opened_again)
 {
     char path[FIXTURE_PATH_BYTES];
@@ -211,7 +211,7 @@ static int open_descriptors(void)
 Test(loader, loading_and_unloading_leaves_no_descriptors_or_mappings)
 {
     int fd = fixture_kernel("self.so", "");
-    aoticache_library_unref(fixture_load(fd)); /* the shim comes with the first */
+    aoticache_library_unref(fixture_load(fd)); /* the first one loads the shim */
     int before = open_descriptors();
     for (int i = 0; i < 20; i++) {
         aoticache_library *library = fixture_load(fd);

@@ -1,6 +1,5 @@
 /*
- * Private copies: what libraries see of each other, whether they are really unloaded, and that what runs is what was
- * verified.
+ * Private copies: what libraries see of each other, whether they are really unloaded, and that the verified bytes run.
  */
 #include "loader_fixture.h"
 #include "emulator.h"
@@ -19,7 +18,7 @@
 
 TestSuite(loader_copy, .init = fixture_setup, .fini = fixture_teardown);
 
-/* Adds what a variable holds; each run makes it one more. The variable's name is the same in all of them. */
+/* Adds the value of a variable, which each run increments. The variable has the same name in all of them. */
 static const char counting_source[] = "int same_name = ADD;\n"
                                       "#ifdef UNIQUE\n__asm__(\".type same_name, @gnu_unique_object\");\n#endif\n"
                                       "int same_function(void) { return same_name++; }\n"
@@ -55,7 +54,7 @@ static int mappings_named(const char *part)
     return count;
 }
 
-/* {1, 2}: the variable is asked once for each element, and the first result is 1 and what it held. */
+/* Runs on {1, 2}: the variable is read once for each element, and the first result is 1 plus its value. */
 static void expect_own_variables(const char *flags, bool private_copy)
 {
     char first[128], second[128];
@@ -97,7 +96,7 @@ Test(loader_copy, library_that_ran_on_several_threads_runs_on_both_sides_of_a_fo
         cr_assert_float_eq(fixture_first_result(library), 2.0F, 0.0F);
         pid_t child = fork();
         if (child == 0) {
-            alarm(60); /* for what would wait for ever */
+            alarm(60); /* in case it would wait for ever */
             _exit(fixture_first_result(library) == 2.0F ? 0 : 1);
         }
         int how = 0;
@@ -108,7 +107,7 @@ Test(loader_copy, library_that_ran_on_several_threads_runs_on_both_sides_of_a_fo
     close(fd);
 }
 
-/* The threads of libgomp stay for the next parallel region; without its code they would run into nothing. */
+/* The threads of libgomp stay for the next parallel region; if its code were unloaded they would crash. */
 Test(loader_copy, library_with_threads_of_openmp_is_unloaded_under_them)
 {
     int fd = parallel_kernel();
@@ -128,7 +127,10 @@ Test(loader_copy, private_copies_share_no_unique_symbols_and_are_unloaded)
     cr_assert_eq(mappings_named("/a.so"), 0);
     expect_own_variables("-DUNIQUE", true);
     cr_assert_eq(mappings_named("aoticache-kernel"), 0);
-    /* That the fixture's symbol is unique at all: from the file itself the second gets the first one's. */
+    /*
+     * First check that the fixture's symbol is unique: loaded from the file itself, the second library gets the first
+     * one's.
+     */
     aoticache_library *a = load_counting("a.so", "-DADD=10 -DUNIQUE", false);
     aoticache_library *b = load_counting("b.so", "-DADD=500 -DUNIQUE", false);
     cr_assert_eq(fixture_first_result(a), 11.0f);
@@ -138,7 +140,10 @@ Test(loader_copy, private_copies_share_no_unique_symbols_and_are_unloaded)
     cr_assert_gt(mappings_named("/a.so"), 0);
 }
 
-/* C++ registers the end of thread-local variables, by which glibc would keep the library while the thread lives. */
+/*
+ * C++ registers the destructors of thread-local variables, because of which glibc would keep the library while the
+ * thread lives.
+ */
 static const char thread_local_source[] =
     "int __cxa_thread_atexit(void (*)(void *), void *, void *);\nextern void *__dso_handle;\n"
     "static __thread int registered, ended;\nstatic int *place;\nint *counter;\n"
@@ -193,14 +198,14 @@ Test(loader_copy, thread_local_variables_do_not_keep_a_library)
     cr_assert_eq(mappings_named("aoticache-kernel"), 0);
 }
 
-/* ---- what was verified is what runs ---- */
+/* ---- the verified bytes run ---- */
 
 static void digest_of_file(int fd, aoticache_digest *ret_digest)
 {
     cr_assert_eq(aoticache_digest_of_fd(fd, ret_digest, NULL, NULL), AOTICACHE_OK);
 }
 
-/* The bytes of `from` in the place of those of `to`, which stays the same file: what a second writer does. */
+/* Overwrites the bytes of `to`, which stays the same file, with those of `from`, as a second writer does. */
 static void overwrite(const char *to, const char *from)
 {
     char first[FIXTURE_PATH_BYTES], second[FIXTURE_PATH_BYTES];
@@ -349,7 +354,7 @@ Test(loader_copy, sealed_file_in_memory_is_changed_by_nobody)
     close(file);
 }
 
-/* The loader takes it over also where it says no. */
+/* The loader takes the copy over even if it refuses. */
 Test(loader_copy, copy_is_closed_by_every_load)
 {
     aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
@@ -364,7 +369,7 @@ Test(loader_copy, copy_is_closed_by_every_load)
     cr_assert_eq(fcntl(options.copy, F_GETFD), -1);
 }
 
-/* The file itself is loaded only where nobody else can write to it, and where it was not: see loader.h. */
+/* Counts mapped copies. The file itself is loaded only if nobody else can write to it: see loader.h. */
 static int copies_mapped(mode_t mode, bool with_digest)
 {
     aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;

@@ -1,5 +1,5 @@
 /*
- * What is refused, with which words; and damaged libraries, which must be refused or do no harm.
+ * Refused libraries, with the messages; and damaged libraries, which must be refused or do no harm.
  */
 #include "emulator.h"
 #include "loader_fixture.h"
@@ -146,7 +146,7 @@ static int file_of(const uint8_t *bytes, size_t size)
 
 enum { REFUSED = 10, BEHAVES = 11, NO_WORDS = 12 };
 
-/* In a child, since a crash is what is looked for. */
+/* Loads in a child, since the test looks for crashes. */
 static int load_in_child(int fd)
 {
     pid_t child = fork();
@@ -175,7 +175,7 @@ static int outcome_of(const uint8_t *bytes, size_t size)
     return outcome;
 }
 
-/* Where the last byte that segments have lies: behind it are only tables for tools. */
+/* Returns the end of the segments: only tables for tools follow it. */
 static size_t end_of_segments(const whole_file *file)
 {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)file->bytes;
@@ -212,8 +212,8 @@ Test(loader_refused, library_cut_anywhere_is_refused_with_words)
 }
 
 /*
- * Each field gets values that are too large, and, where no other code or data than the library's own would then be run,
- * some that are too small or lead elsewhere: what a file's bytes mean no check can tell.
+ * Damages a field. It gets values that are too large and, if that does not make the library run or use other bytes as
+ * code or data, values that are too small or point elsewhere: no check can know what bytes mean.
  */
 static void damage_field(const whole_file *file, size_t offset, size_t size, bool slightly, const char *where)
 {
@@ -252,7 +252,7 @@ Test(loader_refused, altered_program_headers_are_refused_or_mean_nothing)
         uint32_t type = ((const Elf64_Phdr *)(file.bytes + header->e_phoff))[p].p_type;
         bool slightly = type != PT_LOAD && type != PT_GNU_RELRO;
         for (size_t i = 0; i < sizeof sizes; offset += sizes[i++])
-            if (type != PT_LOAD || i >= 2) /* without one of its segments a library is another one */
+            if (type != PT_LOAD || i >= 2) /* without one of its segments it is a different library */
                 damage_field(&file, offset, sizes[i], slightly, "program header");
     }
     free(file.bytes);

@@ -1,5 +1,5 @@
 /*
- * The provider: where the aoti_torch_* functions come from. The shim is that of the build; libtorch is a stand-in.
+ * The provider: where the aoti_torch_* functions come from. The shim comes from the build; libtorch is a stand-in.
  */
 #include "loader_fixture.h"
 
@@ -32,7 +32,7 @@ Test(torch, absent_shim_is_reported_with_the_places)
     cr_assert_eq(aoticache_torch_get(&torch, &error), AOTICACHE_LOAD_FAILED);
     cr_assert_not_null(strstr(error.message, fixture_directory), "%s", error.message);
     cr_assert_null(torch);
-    /* Nothing is known to be there, so everything is missing; and later it may have been installed. */
+    /* Without a shim everything is missing; it may be installed later. */
     int fd = fixture_kernel("kernel.so", "");
     aoticache_library_description *about = NULL;
     cr_assert_eq(aoticache_library_describe(fd, &about, &error), AOTICACHE_OK);
@@ -91,7 +91,7 @@ Test(torch, unlinked_kernel_gets_the_libtorch_of_the_process)
     aoticache_library_unref(library);
 }
 
-/* A distribution's PyTorch has a version in its name; kernels that a wheel made name it without, and the other way. */
+/* A distribution's PyTorch has a version in its name; kernels made by a wheel name it without one, and the reverse. */
 Test(torch, libtorch_with_another_versioned_name_is_used)
 {
     fixture_import_torch("libtorch_cpu.so.2.6");

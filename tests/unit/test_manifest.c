@@ -1,5 +1,5 @@
 /*
- * Manifests: the JSON text, back and forth, and everything that is refused in one that was found.
+ * Manifests: writing and parsing the JSON text, and everything that is refused in a text from a store.
  */
 #include "base/digest.h"
 #include "cache/request/cpu_list.h"
@@ -127,7 +127,7 @@ static void expect_same(const aoticache_manifest *a, const aoticache_manifest *b
     }
 }
 
-/* Also for an architecture that is not this machine's, and with all bits: a store may hold what came from elsewhere. */
+/* Also for an architecture that is not this machine's, and with all bits: a store may have entries from elsewhere. */
 Test(manifest, parse_gives_the_same_manifest)
 {
     static const char *const archs[] = {"x86_64", "aarch64", "riscv64"};
@@ -252,7 +252,7 @@ Test(manifest, create_invalid_products_are_refused)
     aoticache_request_free(request);
 }
 
-/* ---- texts that were found ---- */
+/* ---- texts from a store ---- */
 
 static json_t *make_json(void)
 {
@@ -279,7 +279,7 @@ static aoticache_status parse(json_t *object, aoticache_error *ret_error)
     return status;
 }
 
-/* What parse says with one field replaced, or left out where `value` is NULL. */
+/* Checks the result of parse with one field replaced, or left out if `value` is NULL. */
 static void expect_field(const char *name, json_t *value, aoticache_status expected, const char *part)
 {
     json_t *object = make_json();
@@ -294,7 +294,7 @@ static void expect_field(const char *name, json_t *value, aoticache_status expec
     cr_expect_null(strchr(error.message, '\n'));
 }
 
-/* ---- the content of the only file behind the text ---- */
+/* ---- the content of the only file after the text ---- */
 
 static const char content[] = "\n{\"a\":[0]}\0\xff\n";
 #define CONTENT_SIZE (sizeof content - 1)
@@ -340,14 +340,17 @@ Test(manifest, content_follows_the_first_line)
     free(text);
     manifest = make_with_one_file();
     cr_assert_eq(aoticache_manifest_format(manifest, NULL, &text, &size, NULL), AOTICACHE_OK);
-    cr_assert_not_null(strstr(text, "\"format\":1,")); /* what older libraries read */
+    cr_assert_not_null(strstr(text, "\"format\":1,")); /* older libraries read this */
     cr_assert_null(strstr(text, "inline"));
     cr_assert_eq(aoticache_manifest_object_count(manifest), 1);
     aoticache_manifest_free(manifest);
     free(text);
 }
 
-/* What parse says of a text in which the first `from` is `to`, with `more` bytes of it (or fewer). */
+/*
+ * Checks the result of parse for a text in which the first `from` is replaced by `to`, with `more` bytes more (or
+ * fewer).
+ */
 static void expect_changed(const char *from, const char *to, int more, const char *part)
 {
     size_t size = 0;
@@ -448,7 +451,7 @@ Test(manifest, parse_wrong_values_are_refused)
     expect_field("requirements", json_pack("[s]", ""), AOTICACHE_CORRUPT, "requirements");
 }
 
-/* An encoding whose digest is the key, but that is none. */
+/* The text has an invalid encoding whose digest is the key. */
 Test(manifest, parse_key_of_no_encoding_is_refused)
 {
     json_t *object = make_json();
@@ -511,7 +514,7 @@ Test(manifest, parse_what_is_no_json_object_is_refused)
     }
 }
 
-/* As a write that was torn would leave it. */
+/* The text is as after a torn write. */
 Test(manifest, parse_truncated_text_is_refused)
 {
     aoticache_manifest *manifest = make("x86_64"), *parsed = NULL;
@@ -536,7 +539,7 @@ static long most_kib(void)
     return usage.ru_maxrss;
 }
 
-/* A tree of such a text would have gigabytes. */
+/* The tree of such a text would take gigabytes. */
 Test(manifest, parse_what_would_grow_is_refused_before)
 {
     static const char *const pieces[] = {"{},", "[", "{\"a\":", "0,"};
@@ -555,7 +558,7 @@ Test(manifest, parse_what_would_grow_is_refused_before)
     free(text);
 }
 
-/* What stands in strings is text, whatever it looks like. */
+/* The contents of strings are text, whatever they look like. */
 Test(manifest, parse_counts_no_brackets_in_strings)
 {
     aoticache_request *request = make_request("x86_64");

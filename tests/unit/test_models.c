@@ -1,6 +1,6 @@
 /*
- * eager/model: stored models found by name and key, their weights from the cache and from .safetensors files, and lists and
- * files that lie. The library is tests/unit/kernels/affine.c: on {1, 1, 1} it gives three times layer.weight.
+ * eager/model: stored models found by name and key, their weights from the cache and from .safetensors files, and false
+ * lists and files. The library is tests/unit/kernels/affine.c: on {1, 1, 1} it returns three times layer.weight.
  */
 #include "eager/model/model.h"
 
@@ -56,7 +56,7 @@ static void write_bytes(const char *name, const void *bytes, size_t size)
 typedef struct stored_as {
     const char *op, *name, *list, *framework, *arch;
     float weight;
-    size_t file_bytes; /* of the weights; 0: all */
+    size_t file_bytes; /* bytes of the weights; 0: all */
     aoticache_cpu_features requirements;
 } stored_as;
 
@@ -180,7 +180,7 @@ Test(models, what_this_machine_cannot_run_is_refused_with_the_reason)
 {
     aoticache_model_options options = AOTICACHE_MODEL_OPTIONS_INIT;
     aoticache_cpu_features missing = {{0}};
-    const char *feature = "avx512er"; /* which no processor for sale has */
+    const char *feature = "avx512er"; /* no processor on sale has it */
     put((stored_as){.name = "foreign", .list = LIST(STORED), .arch = "riscv64"});
     expect_refused("foreign", NULL, AOTICACHE_UNSUPPORTED, "riscv64", aoticache_cpu_arch());
     cr_assert_eq(aoticache_cpu_features_parse(feature, &missing, &error), AOTICACHE_OK, "%s", error.message);
@@ -243,7 +243,7 @@ Test(models, inputs_are_compared_with_what_the_list_says)
     aoticache_runner_unref(runner);
 }
 
-/* ---- lists that lie ---- */
+/* ---- false lists ---- */
 
 static void expect_corrupt(const char *list, const char *what)
 {
@@ -273,7 +273,7 @@ Test(models, lists_that_lie_are_refused)
     expect_corrupt(TENSOR("float32", "[3]", "[9223372036854775807]", ",\"file\":\"weights-0000\",\"offset\":0"), "");
     put((stored_as){.name = "short", .list = LIST(STORED), .file_bytes = 70});
     expect_refused("short", NULL, AOTICACHE_CORRUPT, "layer.weight", "weights-0000, which has 70");
-    /* Right in itself, but not what the library has: the runner names both sides. */
+    /* Consistent, but different from the library: the runner names both sides. */
     put((stored_as){.name = "other",
                     .list = TENSOR("float64", "[1]", "[1]", ",\"file\":\"weights-0000\",\"offset\":0")});
     expect_refused("other", NULL, AOTICACHE_INVALID, "weight", "float32, not float64");
@@ -283,7 +283,7 @@ Test(models, lists_that_lie_are_refused)
 
 static char safetensors_path[FIXTURE_PATH_BYTES];
 
-/* A file with this header and three floats; cut: bytes that are missing at its end. */
+/* Writes a file with this header and three floats; cut: bytes that are missing at its end. */
 static const aoticache_model_options *write_safetensors(const char *header, float weight, size_t cut)
 {
     static aoticache_model_options options;
@@ -316,7 +316,7 @@ Test(models, a_safetensors_file_takes_the_place_of_stored_weights)
     expect_weight("one", NULL, 5);
 }
 
-/* A child that opens the model with this file, makes the file shorter, and runs: how it ended. */
+/* Runs a child that opens the model with this file, truncates the file, and runs; returns its status. */
 static int end_after_truncation(const aoticache_model_options *options)
 {
     int ended = 0;
@@ -337,7 +337,7 @@ Test(models, a_file_that_is_made_shorter_changes_nothing_unless_it_is_mapped)
     put((stored_as){.name = "one", .list = LIST(STORED), .weight = 5});
     aoticache_model_options options = *write_safetensors(GIVEN("layer.weight", "F32", "[3]", "[0,12]"), 11, 0);
     cr_expect_eq(end_after_truncation(&options), 0);
-    /* The spaces put the data at a multiple of 16 in the file, so that it is used where it is mapped. */
+    /* The spaces put the data at a multiple of 16 in the file, so that it is used in place in the mapping. */
     static char header[200];
     snprintf(header, sizeof header, "%s", GIVEN("layer.weight", "F32", "[3]", "[0,12]"));
     while ((8 + strlen(header)) % 16 != 0)
@@ -346,7 +346,7 @@ Test(models, a_file_that_is_made_shorter_changes_nothing_unless_it_is_mapped)
     options.map_weights = true;
     expect_weight("one", &options, 11);
     const int ended = end_after_truncation(&options);
-#ifdef __SANITIZE_ADDRESS__ /* which turns the signal into an exit status of its own */
+#ifdef __SANITIZE_ADDRESS__ /* AddressSanitizer turns the signal into its own exit status */
     cr_expect(WIFEXITED(ended) && WEXITSTATUS(ended) == 1, "%x: it was not mapped", ended);
 #else
     cr_expect(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGBUS, "%x: it was not mapped", ended);

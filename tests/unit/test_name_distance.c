@@ -1,4 +1,4 @@
-/* base/text/name_distance: which operator a slip may stand for. */
+/* base/text/name_distance: which operator a typing error may stand for. */
 #include <criterion/criterion.h>
 
 #include "base/text/name_distance.h"

@@ -1,5 +1,5 @@
 /*
- * base/process/optional_library: which of the names is opened, and what is said of a library that lacks functions.
+ * base/process/optional_library: which of the names is opened, and the message for a library that lacks functions.
  */
 #include <criterion/criterion.h>
 

@@ -1,6 +1,6 @@
 /*
- * Unit tests of base/options.c, and of every public function that takes a struct that begins with its size: all of them keep
- * the rule of base/base.h. tests/cli/test_options.sh compares the two lists here with the public headers.
+ * Unit tests of base/options.c, and of every public function that takes a struct that begins with its size: all of them
+ * follow the rule of base/base.h. tests/cli/test_options.sh compares the two lists here with the public headers.
  */
 #include "aoticache.h"
 
@@ -49,7 +49,7 @@ static bool is_size(size_t size)
     return size >= sizeof size && size % sizeof size == 0;
 }
 
-/* The defaults, then a tail of zeros, in which `tail` (if not SIZE_MAX) is the place of a byte that is not. */
+/* Fills with the defaults, then a tail of zeros; the byte at `tail` (if not SIZE_MAX) is not zero. */
 static void fill(char *bytes, const void *defaults, size_t known, size_t size, size_t tail)
 {
     memset(bytes, 0, known + TAIL_BYTES);
@@ -122,7 +122,7 @@ Test(options, size_that_no_initializer_sets_reads_nothing_beyond_the_size)
 {
     const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 7, 1 << 20, AOTICACHE_OPTIONS_MAX_BYTES + sizeof(size_t)};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        size_t *alone = malloc(sizeof *alone); /* the address sanitizer sees whoever reads on */
+        size_t *alone = malloc(sizeof *alone); /* AddressSanitizer reports reading beyond it */
         aoticache_run_options result;
         aoticache_error error = {.message = ""};
         *alone = sizes[i];
@@ -136,7 +136,7 @@ Test(options, size_that_no_initializer_sets_reads_nothing_beyond_the_size)
 
 Test(options, defaults_that_are_not_zero_are_those_of_the_initializer)
 {
-    const size_t none = sizeof none; /* a struct of nothing but its size */
+    const size_t none = sizeof none; /* a struct with only its size */
     aoticache_cache_options cache;
     cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, (const void *)&none,
                                         &cache, NULL),
@@ -167,10 +167,10 @@ static aoticache_runner *nothing_runner(void)
     static aoticache_runner runner;
     static size_t library[sizeof(aoticache_library) / sizeof(size_t) + 2];
     runner.library = (aoticache_library *)library;
-    return &runner; /* it takes no inputs, so that a run with one fails before it begins */
+    return &runner; /* takes no inputs, so a run with one fails before it begins */
 }
 
-/* A new one, and the end of the one before it with what that has registered. */
+/* Makes a new one, and frees the previous one with its registrations. */
 static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
 {
     static aoticache_dispatcher *dispatcher;
@@ -183,8 +183,8 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
 }
 
 /*
- * function, type of the struct, initializer, a call with the struct `given`. The other arguments make the call fail, or end
- * without an effect, when it has read the struct.
+ * function, type of the struct, initializer, a call with the struct `given`. The other arguments make the call fail, or
+ * end without an effect, after it has read the struct.
  */
 #define FUNCTIONS(X)                                                                                                   \
     X(aoticache_cache_open, aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT,                                     \
@@ -273,7 +273,7 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_oplib_fallback_for_key(new_oplib(AOTICACHE_OPLIB_IMPL, "_"), AOTICACHE_DISPATCH_KEY_CPU, given,        \
                                        &error))
 
-/* What a function says of one struct: nothing of its size, or both sizes. */
+/* Checks a function's message for one struct: it does not mention the size, or has both sizes. */
 static void check(const char *function, const char *type, bool is_good, aoticache_status status,
                   const aoticache_error *error, size_t size, size_t known)
 {
@@ -309,7 +309,7 @@ static void call_with_all_sizes(void (*call)(char *bytes, bool is_good, size_t s
             fill(bytes, defaults, known, size, size - 1);
             call(bytes, false, size);
         }
-        if (size < known + TAIL_BYTES) { /* what lies behind the struct is not its own */
+        if (size < known + TAIL_BYTES) { /* bytes after the struct do not belong to it */
             fill(bytes, defaults, known, size, size < known ? known : size);
             call(bytes, is_size(size), size);
         }
@@ -329,7 +329,10 @@ Test(options, every_function_keeps_the_rule)
 #undef CALL_WITH_ALL_SIZES
 }/* clang-format on */
 
-/* Fills in the caller's struct, whatever its size; one that cannot be read stays as it is. (function: aoticache_config_apply) */
+/*
+ * The caller's struct is filled in, whatever its size; one that cannot be read does not change. (function:
+ * aoticache_config_apply)
+ */
 Test(options, a_configuration_fills_in_as_much_as_the_struct_has)
 {
     const aoticache_cache_options defaults = AOTICACHE_CACHE_OPTIONS_INIT;

@@ -202,7 +202,10 @@ Test(pack, requires_grad_of_any_tensor_is_seen)
     cr_expect_not(packed.requires_grad);
 }
 
-/* Every kind, at every place near the end of the buffer: it fits or is refused, and nothing is written behind the end. */
+/*
+ * Packs every kind at every position near the end of the buffer: it fits or is refused, and nothing is written past the
+ * end.
+ */
 Test(pack, the_end_of_the_buffer)
 {
     static int64_t ints[AOTICACHE_PACK_MAX_WORDS + 8];

@@ -1,5 +1,5 @@
 /*
- * loader/package/package: what is read of archives, and all that is refused.
+ * loader/package/package: what is read from archives, and everything that is refused.
  */
 #include "loader/package/package.h"
 #include "loader/package/internal.h"
@@ -280,7 +280,7 @@ Test(package, open_bad_metadata_is_refused)
     assert_refused(AOTICACHE_INVALID, "not an object");
 }
 
-/* Each may be small, and a package has many. */
+/* Each file may be small, but a package may have many. */
 Test(package, open_metadata_beyond_the_budget_of_bytes_is_refused)
 {
     static char text[40000];

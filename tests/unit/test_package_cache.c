@@ -1,5 +1,5 @@
 /*
- * eager/package/package: packages in the cache: stored once, loaded without unpacking, refused where they cannot run.
+ * eager/package/package: packages in the cache: stored once, loaded without unpacking, refused if they cannot run.
  */
 #include "eager/package/package.h"
 
@@ -70,7 +70,7 @@ static void write_package(const char *metadata, size_t model_count)
     zip_write(&zip, package_path);
 }
 
-/* A package whose library is a kernel that adds one, and a blob-less folder of side files. */
+/* Writes a package whose library is a kernel that adds one, with a directory of side files and without a blob. */
 static void write_kernel_package(void)
 {
     static zip_writer zip;
@@ -137,7 +137,7 @@ Test(package_cache, metadata_is_there_without_the_package)
     report.key.bytes[0] ^= 1;
     cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_NOT_FOUND);
     cr_assert_not_null(strstr(error.message, "no metadata is stored for the package"), "%s", error.message);
-    write_package(NULL, 1); /* it has none */
+    write_package(NULL, 1); /* the package has none */
     report = add(NULL).items[0];
     cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_NOT_FOUND);
 }

@@ -1,6 +1,6 @@
 /*
- * eager/package/executor: nodes as PyTorch writes them call operators with all their arguments; what is malformed, absent or
- * of a kind that is not supported is refused by name when it is read.
+ * eager/package/executor: nodes in PyTorch's form call operators with all their arguments; malformed, absent and
+ * unsupported nodes are refused by name when they are read.
  */
 #include "eager/package/executor.h"
 
@@ -46,7 +46,7 @@ static size_t seen_count;
 
 /* ---- operators ---- */
 
-/* A tensor of one float: the first element of the first argument, plus `number`. */
+/* Makes a tensor of one float: the first element of the first argument, plus `number`. */
 static aoticache_value result(const aoticache_value *arguments, float number)
 {
     static float data[8];
@@ -59,7 +59,7 @@ static aoticache_value result(const aoticache_value *arguments, float number)
     return value;
 }
 
-/* Gives as many tensors as *user says: one for each return; negative: a list of so many. */
+/* Returns *user tensors, one for each return; if negative, a list of -*user tensors. */
 static aoticache_status run_kernel(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                    aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -133,7 +133,7 @@ static void teardown(void)
 
 TestSuite(package_executor, .init = setup, .fini = teardown);
 
-/* ---- calls, as compiled code makes them: handles of outputs are numbers here ---- */
+/* ---- calls as from compiled code: here handles of outputs are numbers ---- */
 
 #define TO(place) ((AtenTensorHandle)(uintptr_t)((place) + 1))
 
@@ -232,7 +232,7 @@ Test(package_executor, arguments_that_the_node_leaves_out_are_the_defaults)
     succeeds(run(0, 0, NULL, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}));
     cr_expect(seen[1].kind == AOTICACHE_VALUE_INT && seen[1].as.int_value == 1);
     cr_expect_eq(results[1], 13);
-    /* PyTorch 2.13 passes such numbers all the same. */
+    /* PyTorch 2.13 passes such numbers nevertheless. */
     succeeds(run(0, 1, (const int64_t[]){1}, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}));
     fails(run(0, 2, (const int64_t[]){1, 1}, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}), AOTICACHE_INVALID,
           "mine::twice: the model passes 2 integers");
@@ -280,7 +280,7 @@ Test(package_executor, calls_that_do_not_fit_are_refused)
     fails(run(2, 0, NULL, 2, given), AOTICACHE_MISMATCH, "mine::wrong: its kernel left 2 results, the schema has 1");
 }
 
-/* ---- operators that come and go ---- */
+/* ---- operators that are registered and removed ---- */
 
 Test(package_executor, operators_without_a_kernel_are_all_named_once)
 {

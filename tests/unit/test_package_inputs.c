@@ -1,4 +1,4 @@
-/* What the source of a package's wrapper says of its inputs (eager/package/inputs.c). */
+/* Inputs as described by the source of a package's wrapper (eager/package/inputs.c). */
 #include "eager/package/internal.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +35,7 @@ Test(package_inputs, sizes_strides_and_ranges_are_read)
 {
     expect(REST, "");
     expect(INPUT(0, "a", SIZE("a", 0, 3) STRIDE("a", 0, 1)) REST, "float32[3]{contiguous}@cpu");
-    /* 2 is what PyTorch's compiler assumes; a larger least value is the export's. */
+    /* PyTorch's compiler assumes 2 as least value; a larger one comes from the export. */
     expect(INPUT(0, "a", LEAST("a", 0, 2) MOST("a", 0, 64) SIZE("a", 1, 7)) REST SHAPE("a", "{s77, 7L}", "{7L, 1L}"),
            "float32[s0, 7]{contiguous}@cpu; s0=0..64");
     expect(INPUT(0, "a", LEAST("a", 0, 4)) REST SHAPE("a", "{s77}", "{1L}"), "float32[s0]{contiguous}@cpu; s0=4..");
@@ -44,7 +44,7 @@ Test(package_inputs, sizes_strides_and_ranges_are_read)
            "float32[s0, s1]{1, s0}@cpu, float32[2*s1+1]{contiguous}@cpu");
     expect(INPUT(0, "a", "") REST SHAPE("a", "{s0, 3L, 8L, 8L}", "{192L, 1L, 24L, 3L}"),
            "float32[s0, 3, 8, 8]{channels_last}@cpu");
-    /* Not every input has a line of its own; what a symbol is taken from says the rest. */
+    /* Not every input has its own line; the lines that define symbols have the rest. */
     expect(INPUT(0, "a", LEAST("a", 0, 2) SIZE("a", 1, 4) STRIDE("a", 0, 4) STRIDE("a", 1, 1)) INPUT(1, "b", "") REST
            "    int64_t s77 = a_size[0];\n" SHAPE("b", "{s77, 4L}", "{4L, 1L}"),
            "float32[s0, 4]{contiguous}@cpu, float32[s0, 4]{contiguous}@cpu");
@@ -70,5 +70,5 @@ Test(package_inputs, what_is_not_understood_says_nothing)
 {
     expect("int main() {}\n", NULL);
     expect("    ConstantHandle a = ConstantHandle(input_handles[0]);\n" REST, NULL); /* no dtype */
-    expect(INPUT(0, "a", "") REST SHAPE("a", "{s0*s1}", "{1L}"), NULL); /* a symbol that never stands alone */
+    expect(INPUT(0, "a", "") REST SHAPE("a", "{s0*s1}", "{1L}"), NULL);              /* a symbol that is never alone */
 }

@@ -1,6 +1,5 @@
 /*
- * Pins and tags: that they last, belong to keys, survive the index, and that nothing on the disk can break more than
- * itself.
+ * Pins and tags: they are durable, belong to keys, survive the index, and damage to one file does not affect others.
  */
 #include "cache_fixture.h"
 
@@ -196,7 +195,7 @@ static int count_files(const char *folder)
 struct fault {
     int calls, fails_at;
     bool dies;
-    bool was_unlink; /* then the file stays */
+    bool was_unlink; /* so the file stays */
 };
 
 static int fail_at(void *user, const char *call, const char *path)
@@ -211,7 +210,7 @@ static int fail_at(void *user, const char *call, const char *path)
     return EIO;
 }
 
-/* Some batches; what is so already stays, and what fails says how far it came. */
+/* Several batches; keys that are marked already do not change, and a failure reports the progress. */
 Test(pins, many_keys_are_marked_together)
 {
     enum { MANY = 300 };
@@ -255,7 +254,7 @@ Test(pins, many_keys_are_marked_together)
     aoticache_cache_close(cache);
 }
 
-/* Where writing several files ends early, none that is temporary stays. */
+/* If writing several files fails part way, no temporary file stays. */
 Test(pins, batch_that_fails_leaves_whole_marks)
 {
     aoticache_cache *cache = open_cache();
@@ -294,7 +293,7 @@ Test(pins, index_that_is_lost_gets_them_back)
     remove_index();
     cache = open_cache();
     assert_marks(cache, "1 a,b;");
-    /* And where it goes while it is open. */
+    /* The same if the index is removed while it is open. */
     remove_index();
     cr_assert_eq(tag_key(cache, &key, "c", NULL), AOTICACHE_OK);
     assert_marks(cache, "1 a,b,c;");
@@ -322,7 +321,7 @@ Test(pins, damaged_file_is_set_aside_and_written_anew)
     aoticache_cache_close(cache);
     remove_index();
     cache = open_cache();
-    assert_marks(cache, "1 ;"); /* of the other key; this one's is said to be lost */
+    assert_marks(cache, "1 ;"); /* of the other key; this one's is reported as lost */
     aoticache_cache_close(cache);
 }
 
@@ -387,7 +386,7 @@ Test(pins, call_that_fails_leaves_what_was)
         if (fault.calls < at)
             break;
         failures += status != AOTICACHE_OK;
-        /* Whatever failed: the next change, and a new index, see one whole mark. */
+        /* Whatever failed, the next change and a new index see one complete set of pins and tags. */
         cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK, "after call %d", at);
         assert_marks(cache, "0 a;");
     }
@@ -427,7 +426,7 @@ Test(pins, process_that_dies_leaves_one_whole_mark)
     }
 }
 
-/* ---- many at once ---- */
+/* ---- many concurrently ---- */
 
 #define WORKERS 8
 #define ROUNDS 8
@@ -527,7 +526,7 @@ Test(pins, pinned_entry_is_not_collected)
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 1);
     cr_assert_eq(report.pinned, 1);
-    /* Removed by name it goes, and the mark holds for what is stored for the key next. */
+    /* Removed by name the entry goes, and the pin applies to the next entry for the key. */
     cr_assert_eq(aoticache_cache_remove(cache, &key, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 0);
     put(cache, "aten::abs(float32[2])", "one");

@@ -1,4 +1,4 @@
-/* Unit tests of what is looked at before a compiled kernel answers (eager/torch/precheck.c). */
+/* Unit tests of the checks before a compiled kernel answers (eager/torch/precheck.c). */
 #include "eager/torch/internal.h"
 
 #include <criterion/criterion.h>
@@ -31,7 +31,7 @@ static const aoticache_precheck *find(const char *name, size_t count)
     return aoticache_precheck_find(&holder);
 }
 
-/* Of an operator that writes to its arguments. */
+/* Finds the precheck of an operator that writes to its arguments. */
 static const aoticache_precheck *find_form(const char *text)
 {
     aoticache_holder holder = {.num_arguments = 0};
@@ -113,7 +113,7 @@ Test(precheck, indices_are_inside_the_dimension)
     cr_expect_not(selects(0, INT64_MIN));
 }
 
-/* Its memory cannot be read here, so the pointer is none. */
+/* Its memory cannot be read here, so the pointer is invalid. */
 Test(precheck, what_lies_on_another_device_is_not_known)
 {
     aoticache_tensor_view view = vector((void *)(uintptr_t)8, AOTICACHE_DTYPE_INT64, 4);
@@ -126,7 +126,7 @@ Test(precheck, what_lies_on_another_device_is_not_known)
 
 Test(precheck, elements_of_an_index_that_is_not_contiguous_are_those_of_the_view)
 {
-    /* Every second element of the first two rows; what lies between is out of range. */
+    /* Every second element of the first two rows; the elements in between are out of range. */
     int32_t indices[] = {0, 99, 2, 99, 1, 99, 0, 99};
     int64_t sizes[3] = {2, 7, 2}, strides[3] = {4, 0, 2};
     aoticache_tensor_view view = {.data = indices,
@@ -184,7 +184,10 @@ Test(precheck, integer_divisors_are_neither_0_nor_the_one_that_overflows)
     cr_expect(divides(0, AOTICACHE_DTYPE_INT64, NONE), "without a mode PyTorch divides floats");
 }
 
-/* PyTorch rounds the quotient to 16 bits and then drops the fraction; its compiler drops the exact one's. */
+/*
+ * PyTorch rounds the quotient to 16 bits and then drops the fraction; its compiler drops the fraction of the exact
+ * quotient.
+ */
 Test(precheck, short_floats_are_not_divided_and_cut)
 {
     static const int32_t dtypes[] = {AOTICACHE_DTYPE_FLOAT16, AOTICACHE_DTYPE_BFLOAT16};

@@ -167,13 +167,13 @@ Test(process, child_gets_three_descriptors_and_none_of_the_hosts_signals)
     cr_assert_eq(aoticache_process_read_all(&process, 10000, after(300)), AOTICACHE_PROCESS_END);
     char open_ones[64] = "";
     sscanf(process.bytes, "%63[0-9\n]", open_ones);
-    /* The shell may have one of its own, at 10. */
+    /* The shell may have its own descriptor 10. */
     char name[16];
     snprintf(name, sizeof name, "\n%d\n", inherited);
     if (inherited < 10)
         cr_assert_null(strstr(open_ones, name), "%s", open_ones);
     cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s",
-                       process.bytes); /* a shell blocks none */
+                       process.bytes); /* a shell blocks no signals */
     const char *ignored = strstr(process.bytes, "SigIgn:\t");
     cr_assert_not_null(ignored, "%s", process.bytes);
     /* 32 and 33 are glibc's own, which posix_spawn leaves ignored. */
@@ -291,7 +291,7 @@ Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_be
     write_script("mine", "#!/bin/sh\n");
     setenv("PATH", ":relative:", 1);
     cr_assert_eq(aoticache_program_find("mine", path, NULL), AOTICACHE_NOT_FOUND);
-    /* A folder that cannot be looked into is told of, where the program is in no other. */
+    /* A directory that cannot be searched is reported if the program is in no other. */
     cr_assert_eq(symlink(in_folder("loop"), in_folder("loop")), 0);
     cr_assert_gt(asprintf(&folders, "%s:%s", in_folder("loop"), test_folder), 0);
     setenv("PATH", folders, 1);

@@ -133,7 +133,7 @@ Test(protocol, constants_become_files_and_need_their_data)
     json_decref(root);
     cr_assert_eq(aoticache_protocol_write_constants(request, test_folder, NULL), AOTICACHE_OK);
     cr_assert_eq(memcmp(read_text(in_folder("constant1.bin")), data, sizeof data), 0);
-    /* What is there already is not written over: it may be somebody's link. */
+    /* Existing files are not overwritten: one may be a link made by somebody else. */
     cr_assert_neq(aoticache_protocol_write_constants(request, test_folder, NULL), AOTICACHE_OK);
     aoticache_request_free(request);
 
@@ -181,7 +181,7 @@ Test(protocol, answer_becomes_a_product)
     aoticache_answer_free(&answer);
 }
 
-/* What a library was built by: only a build that is not ours has a reason to keep. */
+/* How a library was built: only a build other than ours has a reason, which is kept. */
 Test(protocol, answer_says_how_the_library_was_built)
 {
     static const struct {

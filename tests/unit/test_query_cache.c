@@ -1,5 +1,5 @@
 /*
- * index/connection/query_cache: the next process is told the same without SQLite, until anybody has changed anything.
+ * index/connection/query_cache: the next process gets the same results without SQLite, until something has changed.
  */
 #include "query_cache_fixture.h"
 
@@ -14,12 +14,12 @@
 
 TestSuite(answers, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
 
-/* ---- everything that can be asked ---- */
+/* ---- all queries ---- */
 
 struct said {
     char text[4000];
     size_t used;
-    int64_t entry; /* of key 2 */
+    int64_t entry; /* the entry of key 2 */
 };
 
 static void say(struct said *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -128,7 +128,7 @@ static void note_file_and_judgements(void)
     usleep(TICK_US);
 }
 
-/* Has an index whose answers are kept, and returns them. */
+/* Makes an index with a query cache, and returns the results. */
 static struct said make_query_cache(void)
 {
     make_index();
@@ -284,7 +284,7 @@ Test(answers, an_index_that_was_replaced_is_asked)
     aoticache_index_close(told);
 }
 
-/* A change in the same tick of the clock could not be told from none. */
+/* A change in the same tick of the clock could not be detected. */
 Test(answers, what_was_changed_just_now_is_not_kept)
 {
     fixture_ahead = 0;
@@ -311,7 +311,7 @@ Test(answers, a_process_that_changed_the_index_keeps_nothing)
     cr_expect_eq(query_cache_size(), -1);
 }
 
-/* Nothing of it was written to a file. */
+/* The change was never written to a file. */
 Test(answers, what_was_taken_back_is_not_kept)
 {
     make_index();
@@ -345,7 +345,7 @@ Test(answers, what_another_process_changed_meanwhile_keeps_nothing)
     cr_expect_eq(query_cache_size(), -1);
 }
 
-/* Each reader looks at what was committed before it asks: an answer may be newer, never older. */
+/* Each reader reads the committed value before it queries: a result may be newer, never older. */
 Test(answers, none_is_older_than_the_question)
 {
     enum { READERS = 3, CHANGES = 4 };
@@ -375,7 +375,7 @@ Test(answers, none_is_older_than_the_question)
         _exit(was_told ? 0 : 2);
     }
     for (uint32_t change = 1; change <= CHANGES; change++) {
-        usleep(change % 2 == 0 ? 300000 : 2600000); /* answers are kept after two seconds alone */
+        usleep(change % 2 == 0 ? 300000 : 2600000); /* results are kept only after two seconds */
         aoticache_index *writer = fixture_must_open();
         put_numbers(writer, 1, 200 + change, 1001 + change);
         *committed = 1001 + change;
@@ -406,7 +406,7 @@ Test(answers, a_forked_child_is_told_too)
     aoticache_index_close(index);
 }
 
-/* ---- a file that is not what it was ---- */
+/* ---- a changed file ---- */
 
 static void expect_right_answers(const struct said *right)
 {
@@ -439,7 +439,9 @@ Test(answers, damage_of_any_byte_and_any_length_costs_the_answers_alone)
     aoticache_index_close(index);
 }
 
-/* With the right hash: sizes that lead out of the file, answers of other sizes, texts without an end. */
+/*
+ * Damaged records with the right hash: sizes that point out of the file, results of other sizes, texts without an end.
+ */
 Test(answers, records_that_lie_lead_nowhere)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES], forged[sizeof bytes];
@@ -465,7 +467,10 @@ Test(answers, records_that_lie_lead_nowhere)
             cleanup_free char *guard = NULL;
             const aoticache_digest key = digest_of(2);
             size_t count = 0;
-            /* They may say what was forged: who can write here can write the index. They read nothing beyond the file. */
+            /*
+             * Lookups may return forged results: who can write this file can write the index. They read nothing beyond
+             * the file.
+             */
             aoticache_index_lookup(index, &key, &hit, 1, &count, NULL);
             aoticache_index_lookup_entry(index, right.entry, &hit, NULL);
             aoticache_index_read_guard(index, right.entry, &guard, NULL);
@@ -489,7 +494,7 @@ Test(answers, what_is_no_file_of_ours_is_not_read)
     snprintf(other, sizeof other, "%s/other", fixture_dir);
     for (int way = 0; way < 4; way++) {
         unlink(query_cache_path);
-        if (way == 0) { /* a link to what would be good */
+        if (way == 0) { /* a link to a valid file */
             write_answers(bytes, size);
             cr_assert_eq(rename(query_cache_path, other), 0);
             cr_assert_eq(symlink(other, query_cache_path), 0);
@@ -529,7 +534,7 @@ static int fail_one(void *user, const char *call, const char *path)
     return strcmp(call, user) == 0 ? ENOSPC : 0;
 }
 
-/* Where SQLite has no room for its -shm file, who opens the index for writing is refused: it opens it for reading then. */
+/* If SQLite has no space for its -shm file, opening the index for writing fails: then it is opened for reading. */
 Test(answers, on_a_disk_that_is_full_the_rest_is_read)
 {
     sample with;

@@ -1,5 +1,5 @@
 /*
- * The list that a program writes of what it asked for.
+ * The list of requests that a program records.
  */
 #include "eager/holder/internal.h"
 #include "eager_fixture.h"
@@ -35,7 +35,7 @@ static void add(aoticache_recorder *recorder, const char *text)
     aoticache_request_free(request);
 }
 
-/* The line of aten::abs of a float32 vector or matrix. */
+/* Returns the line for aten::abs of a float32 vector or matrix. */
 static const char *abs_line(const char *sizes, const char *strides, const char *key_set)
 {
     static char lines[4][300];
@@ -127,7 +127,7 @@ Test(record, lines_of_an_earlier_run_are_known)
     put_content(before);
     aoticache_recorder *recorder = open_list();
     add(recorder, "aten::abs(float32[1])");    /* an earlier version wrote it */
-    add(recorder, "aten::abs(float32[2, 2])"); /* somebody wrote it by hand */
+    add(recorder, "aten::abs(float32[2, 2])"); /* written by hand */
     add(recorder, "aten::abs(float32[4])");
     add(recorder, "aten::abs(float32[3])");
     aoticache_recorder_close(recorder);
@@ -156,7 +156,7 @@ Test(record, full_disk_does_not_fail_the_caller)
     aoticache_recorder *recorder = open_list();
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     add(recorder, "aten::abs(float32[1]) on cpu");
-    add(recorder, "aten::abs(float32[2]) on cpu"); /* none of its bytes fits */
+    add(recorder, "aten::abs(float32[2]) on cpu"); /* not even one byte fits */
     limit.rlim_cur = RLIM_INFINITY;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     add(recorder, "aten::abs(float32[3]) on cpu");
@@ -180,7 +180,7 @@ static void *add_all(void *recorder)
     return NULL;
 }
 
-/* Every line is whole. Returns how many there are. */
+/* Checks that every line is whole. Returns their number. */
 static size_t count_lines(void)
 {
     size_t count = 0;

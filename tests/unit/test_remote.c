@@ -55,7 +55,7 @@ Test(remote, settings__what_is_wrong_is_named_and_no_secret)
     cr_assert_eq(aoticache_remotes_check(NULL, NULL), AOTICACHE_INVALID);
 }
 
-/* What it points to is only copied. */
+/* Makes an entry. The pointers are only copied. */
 static aoticache_record_entry entry_of(uint8_t artifact, uint64_t features, const char *guard, const char *signatures,
                                        int64_t created)
 {

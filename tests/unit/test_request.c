@@ -1,6 +1,6 @@
 /*
  * Building requests: what is kept, what is refused, and that a refusal changes nothing. Encodings are in
- * test_request_encoding.c, the text for people in test_request_format.c.
+ * test_request_encoding.c, the human-readable text in test_request_format.c.
  */
 #include "base/digest.h"
 #include "cache/eager_face.h"
@@ -31,7 +31,7 @@ static aoticache_tensor_metadata float32_matrix(const int64_t sizes[2], const in
         .dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 2, .sizes = sizes, .strides = strides};
 }
 
-/* A call that must be refused with a message that has `part` in it. */
+/* Checks that a call is refused with a message that contains `part`. */
 #define REFUSED(part, call)                                                                              \
     do {                                                                                                 \
         aoticache_error error = {0};                                                                     \

@@ -1,6 +1,6 @@
 /*
- * Decoding what nobody vouches for: every encoding that is damaged, cut off or written in another way than the
- * canonical one is refused, and what is accepted encodes to the same bytes again.
+ * Decoding untrusted bytes: every encoding that is damaged, cut off or not canonical is refused, and what is accepted
+ * encodes to the same bytes again.
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
@@ -17,7 +17,7 @@ static void encode(const aoticache_request *request, uint8_t **ret_bytes, size_t
     cr_assert_eq(aoticache_request_encode(request, ret_bytes, ret_size, &error), AOTICACHE_OK, "%s", error.message);
 }
 
-/* One of every kind but a list, without names. */
+/* Adds one argument of every kind except lists, without names. */
 static void add_all_kinds(aoticache_request *request)
 {
     const int64_t sizes[3] = {2, 3, 1}, strides[3] = {1, 2, 40};
@@ -59,7 +59,7 @@ static void encode_everything(uint8_t **ret_bytes, size_t *ret_size)
     aoticache_request_free(request);
 }
 
-/* Either refused as INVALID, or the very bytes that the decoded request encodes to. */
+/* Checks that bytes are either refused as INVALID, or are exactly the encoding of the decoded request. */
 static bool decode_is_faithful(const uint8_t *bytes, size_t size, bool *ret_accepted)
 {
     aoticache_request *request = NULL;
@@ -85,7 +85,7 @@ Test(request_decode, truncated_or_longer_is_refused)
     bool accepted;
     encode_everything(&bytes, &size);
     for (size_t shorter = 0; shorter < size; shorter++) {
-        uint8_t *copy = malloc(shorter + 1); /* of its own, so that a sanitizer sees a read past the end */
+        uint8_t *copy = malloc(shorter + 1); /* a separate block, so that a sanitizer sees a read past the end */
         memcpy(copy, bytes, shorter);
         cr_expect(decode_is_faithful(copy, shorter, &accepted) && !accepted, "%zu bytes", shorter);
         free(copy);
@@ -104,7 +104,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* One change of a kind that finds mistakes: a bit, a byte, a large length, a piece copied, removed or put twice. */
+/* Makes one change of a kind that finds bugs: a bit, a byte, a large length, a piece copied, removed or put twice. */
 static size_t mutate(uint8_t *bytes, size_t size, size_t capacity, uint64_t *state)
 {
     size_t at = next_random(state) % size, from = next_random(state) % size;
@@ -159,7 +159,7 @@ Test(request_decode, mutated_is_refused_or_faithful)
     free(bytes);
 }
 
-/* The encoding of one tensor argument, and where its fields lie (docs/key.md, the example). */
+/* Offsets of the fields in the encoding of one tensor argument (docs/key.md, the example). */
 enum {
     AT_VERSION = 14,
     AT_DEVICE_INDEX = 33,
@@ -202,7 +202,7 @@ Test(request_decode, not_canonical_is_refused)
     refuse_changed(AT_TENSOR - 1, 13, "kind 13");
 }
 
-/* Pieces of text that stand for a whole encoding: an environment of the given pairs, and the given arguments. */
+/* Decodes an encoding made from pieces: an environment of the given pairs, and the given arguments. */
 static aoticache_status decode_pieces(const char *environment, size_t environment_size, const char *arguments,
                                       size_t arguments_size, aoticache_error *ret_error)
 {

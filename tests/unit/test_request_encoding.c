@@ -1,6 +1,6 @@
 /*
- * Encodings and keys: against the vectors that an independent program wrote from docs/key.md (tests/golden/key), and
- * back and forth. Damage is in test_request_decode.c. Run from the root of the repository.
+ * Encodings and keys: compared with the vectors that an independent program wrote from docs/key.md (tests/golden/key),
+ * and round trips. Damage is in test_request_decode.c. Run from the root of the repository.
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
@@ -53,7 +53,7 @@ static const int64_t *extents_of(const json_t *value, int64_t *storage)
 
 static aoticache_status add_tensor(aoticache_request *request, const char *name, const json_t *value, bool is_constant)
 {
-    static uint8_t data[16]; /* borrowed by the request, and nothing here looks at it again */
+    static uint8_t data[16]; /* borrowed by the request, and never read here */
     int64_t sizes[AOTICACHE_MAX_DIMS], strides[AOTICACHE_MAX_DIMS];
     const char *key_set = json_string_value(json_object_get(value, "dispatch_key_set"));
     aoticache_tensor_metadata metadata = {

@@ -1,5 +1,5 @@
 /*
- * The line that tells people what a request asks for.
+ * The human-readable line that describes a request.
  */
 #include "cache/request/request.h"
 #include "tests/unit/locale_fixture.h"

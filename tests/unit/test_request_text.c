@@ -1,6 +1,6 @@
 /*
- * Requests as lines of text and of JSON: what is written is read back to the same encoding, what is wrong is refused with its
- * column, and no text makes the parser do anything else.
+ * Requests as lines of text and of JSON: written lines are parsed to the same encoding, wrong ones are refused with the
+ * column, and the parser does nothing else with any text.
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
@@ -44,7 +44,7 @@ static bool equal(const aoticache_request *a, const aoticache_request *b)
     return result;
 }
 
-/* The same request as a line of JSON. */
+/* Checks the same request as a line of JSON. */
 static void expect_json_back(const aoticache_request *request)
 {
     char *line = NULL;
@@ -483,7 +483,7 @@ Test(request_text, random_requests_come_back)
     }
 }
 
-/* One byte changed, one left out, one doubled, or the end cut off. */
+/* Changes, removes or doubles one byte, or cuts off the end. */
 static void mutate(char *text)
 {
     static const char bytes[] = "()[]{},=\"\\@#+-.:0x9ej \t\nnon\x01\xff";

@@ -1,7 +1,6 @@
 /*
  * Unit tests of what an entry requires of the CPU, from the index to the load (eager/get_runner.c, cache/lookup.c):
- * code for a CPU that this one is not must never be opened. The library of these tests dies of SIGILL as soon as it is
- * loaded.
+ * code for another CPU must never be opened. The library of these tests dies of SIGILL as soon as it is loaded.
  */
 #include "eager_fixture.h"
 
@@ -24,7 +23,7 @@ static void end(void)
 
 TestSuite(requirements, .init = begin, .fini = end, .timeout = 600);
 
-/* Another instruction set's library is not needed for a SIGILL. */
+/* Makes the library. It dies of SIGILL without using another instruction set. */
 static const char *make_deadly_library(void)
 {
     char command[PATH_MAX * 2 + 128];
@@ -43,7 +42,7 @@ static const char *make_deadly_library(void)
     return in_folder("deadly.so");
 }
 
-/* The first feature of a list that this CPU lacks. */
+/* Returns the first feature of a list that this CPU lacks. */
 static aoticache_cpu_features lacked_feature(const char **ret_name)
 {
     static const char *const names[] = {"avx512_4fmaps", "avx512er", "tbm",     "xop",     "fma4", "amx_fp16",
@@ -70,7 +69,7 @@ static aoticache_product make_product(const aoticache_file *file, aoticache_cpu_
     return product;
 }
 
-/* What the C hook would look for, and finds an entry for another CPU instead. */
+/* The request is that of the C hook, but its entry is for another CPU. */
 Test(requirements, entry_for_another_cpu_is_refused_before_it_is_opened)
 {
     const char *name;
@@ -89,7 +88,7 @@ Test(requirements, entry_for_another_cpu_is_refused_before_it_is_opened)
                  error.message);
     cr_assert_null(runner);
 
-    /* With a hook it is a miss like any other, and both entries live side by side. */
+    /* With a hook it is a miss like any other, and both entries are kept. */
     cr_assert_eq(aoticache_get_runner(cache, hook, request, &runner, &report, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(report.source, AOTICACHE_SOURCE_COMPILED);
@@ -113,7 +112,7 @@ static aoticache_status deliver_for_another_cpu(void *user, const aoticache_requ
     return deliver_fn(deliver_user, &product);
 }
 
-/* A hook that compiles for a better machine than this one: stored for that one perhaps, but never run here. */
+/* A hook compiles for a better machine than this one: the result may be stored for it, but never runs here. */
 Test(requirements, what_a_hook_compiles_for_another_cpu_is_not_run)
 {
     aoticache_callback callback = AOTICACHE_CALLBACK_INIT;

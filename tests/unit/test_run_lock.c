@@ -27,7 +27,7 @@ static void *enter_registered(void *lock)
     return lock;
 }
 
-/* Starts a thread and makes sure that it has not come through after some time. */
+/* Starts a thread and checks that it still waits after some time. */
 static pthread_t expect_waiting(void *(*enter)(void *), aoticache_run_lock *lock, long ms)
 {
     pthread_t thread;
@@ -45,7 +45,7 @@ static void await_waiting_run(aoticache_run_lock *lock)
         sched_yield();
 }
 
-/* It has announced itself by the highest bit (loader/runner/run_lock.c). */
+/* Waits for a change, which announces itself by the highest bit (loader/runner/run_lock.c). */
 static void await_waiting_change(aoticache_run_lock *lock)
 {
     while (atomic_load(&lock->inside) >> 31 == 0)
@@ -87,7 +87,7 @@ Test(run_lock, pool_only_never_takes_the_fast_path)
     aoticache_run_lock_destroy(&lock);
 }
 
-/* 5 ms: sleeping; 40 ms: long enough to be starving. */
+/* Lets runs wait. 5 ms: sleeping; 40 ms: long enough to be starving. */
 static void runs_wait_for_a_place(long ms)
 {
     aoticache_run_lock lock;
@@ -122,7 +122,7 @@ Test(run_lock, change_waits_for_runs_and_runs_for_it)
     enter_shared(&lock);
     pthread_t change = expect_waiting(enter_exclusive, &lock, 5);
     await_waiting_change(&lock);
-    pthread_t run = expect_waiting(enter_shared, &lock, 5); /* behind the change, though there is a place */
+    pthread_t run = expect_waiting(enter_shared, &lock, 5); /* after the change, though there is space for a run */
     aoticache_run_lock_leave_shared(&lock);
     pthread_join(change, NULL);
     cr_assert_neq(pthread_tryjoin_np(run, NULL), 0);
@@ -135,7 +135,7 @@ Test(run_lock, change_waits_for_runs_and_runs_for_it)
     aoticache_run_lock_destroy(&lock);
 }
 
-/* Whoever waited for a change is inside before the next one begins, however closely that follows. */
+/* A run that waited for a change is inside before the next change begins, however soon that follows. */
 Test(run_lock, run_comes_between_two_changes)
 {
     aoticache_run_lock lock;

@@ -111,7 +111,7 @@ Test(runner, wrong_counts_are_refused_with_both_numbers)
     cr_assert_eq(*live_handles, 2);
     cr_assert_eq(output, (AtenTensorHandle)&data);
 
-    /* The stealing one takes them on this path as well. */
+    /* The stealing function takes the inputs on this path as well. */
     cr_assert_eq(aoticache_runner_run_stealing(runner, inputs, 2, &output, 2, &error), AOTICACHE_INVALID);
     cr_assert_eq(*live_handles, 0);
     cr_assert_eq(output, (AtenTensorHandle)&data);
@@ -132,7 +132,7 @@ Test(runner, null_input_is_refused)
     aoticache_runner_unref(runner);
 }
 
-/* The kernel fails before or after it took the inputs over; after it, it has also made outputs already. */
+/* Runs a kernel that fails before or after taking the inputs over; in the latter case it has also made outputs. */
 static void run_failing(const char *flags)
 {
     aoticache_runner *runner = runner_of(flags);
@@ -164,7 +164,7 @@ Test(runner, input_that_gives_no_handle_leaves_none_behind)
     aoticache_runner *runner = runner_of("-DINPUTS=2");
     float data[2] = {4, 5};
     AtenTensorHandle inputs[2] = {tensor_of(data, 2), tensor_of(data, 2)}, output = NULL;
-    *live_handles += 898; /* the stand-in refuses beyond 900: the second one */
+    *live_handles += 898; /* the stand-in refuses beyond 900, so the second one fails */
     aoticache_error error = {0};
     cr_assert_eq(aoticache_runner_run(runner, inputs, 2, &output, 1, &error), AOTICACHE_NO_MEMORY, "%s", error.message);
     cr_assert_eq(*live_handles, 900);
@@ -198,7 +198,7 @@ Test(runner, creation_fails_with_the_librarys_words)
 Test(runner, old_library_is_created_by_kind_of_device)
 {
     aoticache_library *library = fixture_load(fixture_kernel("kernel.so", "-DOLD"));
-    /* One that asks the machine for nothing. */
+    /* A backend without checks of the machine. */
     aoticache_device_backend backend = {
         .size = sizeof backend, .name = "cuda", .device_type = AOTICACHE_DEVICE_TYPE_CUDA};
     cr_assert_eq(aoticache_device_backend_register(&backend, NULL), AOTICACHE_OK);

@@ -6,7 +6,7 @@
 
 TestSuite(runner_constants, .init = fixture_setup, .fini = fixture_teardown);
 
-/* ---- what there is ---- */
+/* ---- listing constants ---- */
 
 Test(runner_constants, are_described)
 {
@@ -249,7 +249,10 @@ Test(runner_constants, extracting_stops_when_told_or_is_unsupported)
     aoticache_runner_unref(runner);
 }
 
-/* On {1, 1, 1}, tests/unit/kernels/linear.c: the sum of the first row of weight, plus bias, plus what was traced. */
+/*
+ * Runs tests/unit/kernels/linear.c on {1, 1, 1}: y is the sum of the first row of weight, plus bias, plus the traced
+ * constant.
+ */
 static aoticache_status run_linear(aoticache_runner *runner, float *ret_y, aoticache_error *ret_error)
 {
     float ones[3] = {1, 1, 1};
@@ -338,9 +341,9 @@ Test(runner_constants, folding_that_fails_says_why_and_can_be_repeated)
     }
 }
 
-/* ---- what is given, and what is there ---- */
+/* ---- given tensors and the library's constants ---- */
 
-/* The tensors of tests/unit/kernels/linear.c: weight of 2 by 3, and vectors. */
+/* Updates the constants of tests/unit/kernels/linear.c: weight of 2 by 3, and vectors. */
 static aoticache_status update_linear(aoticache_runner *runner, const char *name, const int64_t *sizes,
                                       const int64_t *strides, float value, aoticache_update_options options,
                                       aoticache_error *ret_error)
@@ -379,7 +382,7 @@ Test(runner_constants, of_other_sizes_or_strides_are_refused)
             FAILS(update_linear(runner, "weight", misfits[i].sizes, misfits[i].strides, 9,
                                 PART(.user_managed = managed != 0), &error),
                   AOTICACHE_INVALID, misfits[i].words);
-    /* The step of a dimension with one element says nothing. */
+    /* The stride of a dimension with one element does not matter. */
     WORKS(update_linear(runner, "_tensor_constant0", one_element, (int64_t[]){7}, 200, PART(), &error));
     WORKS(run_linear(runner, &y, &error));
     cr_assert_eq(y, 6 + 10 + 200);
@@ -419,7 +422,7 @@ Test(runner_constants, full_update_leaves_missing_what_it_does_not_name)
     WORKS(
         update_linear(runner, "weight", weight_sizes, NULL, 2, (aoticache_update_options){.inactive = false}, &error));
     FAILS(run_linear(runner, &y, &error), AOTICACHE_RUN_FAILED, "\"bias\" of library kernel has no value");
-    /* The other one is whole: there the active buffer has nothing to give, and it keeps what it has. */
+    /* The inactive buffer is complete: the active buffer has no value to copy, so it keeps its own. */
     WORKS(update_linear(runner, "weight", weight_sizes, NULL, 3, PART(.inactive = true), &error));
     FAILS(aoticache_runner_fold_constants(runner, true, NULL, &error), AOTICACHE_RUN_FAILED,
           "constant \"_tensor_constant0\" of library kernel has no value in the active buffer");

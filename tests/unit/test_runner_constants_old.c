@@ -1,6 +1,6 @@
 /*
- * The constants of libraries that older versions of PyTorch made: those of 2.6, which give and take them as a C++ map
- * alone, and those of before 2.13, which make the inactive buffer late and take no copies from the CPU.
+ * The constants of libraries that older versions of PyTorch made: those of 2.6, which use only C++ maps, and those of
+ * versions below 2.13, which make the inactive buffer late and accept no tensors on the CPU.
  */
 #include "constants_fixture.h"
 #include "loader/runner/internal.h"
@@ -8,7 +8,7 @@
 
 TestSuite(runner_constants_old, .init = fixture_setup, .fini = fixture_teardown);
 
-/* ---- those that export only what PyTorch 2.6's do ---- */
+/* ---- libraries with only the functions of PyTorch 2.6 ---- */
 
 Test(runner_constants_old, of_an_old_library_have_no_size)
 {
@@ -70,7 +70,7 @@ Test(runner_constants_old, update_finds_the_one_function_that_there_is)
     aoticache_runner_unref(runner);
 }
 
-/* Where the library hands its constants out as a C++ map, they tell their shapes through the bridge. */
+/* If the library lists its constants as a C++ map, their shapes are read through the bridge. */
 Test(runner_constants_old, of_other_sizes_are_refused_by_an_old_library_too)
 {
     float large[17] = {0};
@@ -98,7 +98,7 @@ static AOTIRuntimeError count_lists(AOTInductorModelContainerHandle container, A
     return list_map(container, map, inactive);
 }
 
-/* They make the inactive buffer when it is first changed. Asked for it before that, they end the process. */
+/* They make the inactive buffer when it is first changed. If asked for it earlier, they end the process. */
 Test(runner_constants_old, a_buffer_that_an_old_library_has_not_made_is_not_asked_for)
 {
     found seen = {.go_on = true};
@@ -120,7 +120,7 @@ Test(runner_constants_old, a_buffer_that_an_old_library_has_not_made_is_not_aske
     aoticache_runner_unref(runner);
 }
 
-/* A stand-in for a device: its tensors are the CPU's, counted. */
+/* A fake device: its tensors are CPU tensors, which are counted. */
 static aoticache_torch own_torch;
 static int made_on_device;
 

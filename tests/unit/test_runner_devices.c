@@ -6,7 +6,7 @@
 
 #include "loader/internal.h"
 
-/* Says in its variables what it was called with; its outputs are its inputs. */
+/* Records in its variables what it was called with; its outputs are its inputs. */
 static const char recorder_source[] =
     "#include <stddef.h>\n#include <stdlib.h>\n#include <string.h>\n"
     "void *stream, *proxy, *fold_stream, *fold_proxy; size_t models; char device[64], directory[64];\n"
@@ -136,7 +136,7 @@ Test(runner_devices, streams_and_executors_pass_through)
     cr_assert_eq(aoticache_runner_run_with(runner, &options, &input, 1, &output, 1, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "aoticache_run_options.size is 33, this library's is 32"), "%s",
                        error.message);
-    cr_assert_not_null(input); /* it could not be read whether they were to be taken */
+    cr_assert_not_null(input); /* whether to take them over could not be read */
     aoticache_tensor_free(input);
     aoticache_runner_unref(runner);
     aoticache_library_unref(library);
@@ -236,7 +236,7 @@ Test(runner_devices, registered_one_checks_creates_and_gives_streams)
     cr_assert_eq(RECORDED(library, uintptr_t, fold_stream), 102);
 
     cr_assert_eq(aoticache_device_backend_unregister("npu", &error), AOTICACHE_OK, "%s", error.message);
-    run(runner, NULL); /* goes on using it */
+    run(runner, NULL); /* still uses it */
     cr_assert_eq(RECORDED(library, uintptr_t, stream), 103);
     aoticache_runner_unref(runner);
     cr_assert_eq(aoticache_runner_create(library, &options, &runner, &error), AOTICACHE_INVALID);
@@ -269,7 +269,7 @@ Test(runner_devices, newer_registration_hides_the_older_one)
     cr_assert_str_eq(error.message, "refused by the first");
     cr_assert_eq(aoticache_device_backend_unregister("cpu", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK);
-    cr_assert_eq(aoticache_device_backend_unregister("cpu", &error), AOTICACHE_NOT_FOUND); /* it was there before */
+    cr_assert_eq(aoticache_device_backend_unregister("cpu", &error), AOTICACHE_NOT_FOUND); /* it is built in */
     aoticache_runner_unref(runner);
     aoticache_library_unref(library);
 }

@@ -1,6 +1,6 @@
 /*
- * Runs without the container (loader/runner/run.c): which kernels are run so, whose the tensors are, and what a failure
- * says. The kernel is tests/unit/kernels/plain.c, over the shim.
+ * Runs without the container (loader/runner/run.c): which kernels are run in this way, who owns the tensors, and the
+ * message of a failure. The kernel is tests/unit/kernels/plain.c, over the shim.
  */
 #include "loader_fixture.h"
 #include "loader/runner/internal.h"
@@ -38,7 +38,7 @@ static float take(AtenTensorHandle tensor)
     return value;
 }
 
-/* Both ways to hand the input over; the message is empty after a success. */
+/* Runs with both ways to pass the input; the message must be empty after a success. */
 static aoticache_status run(aoticache_runner *runner, float x, float *ret_y, aoticache_error *ret_error)
 {
     AtenTensorHandle input = one(&x), output = NULL, stolen = one(&x), of_stolen = NULL;
@@ -94,7 +94,7 @@ Test(runner_plain, failure_says_what_the_container_would_say)
         cr_assert_eq(run(plain, inputs[i], &y, &ours), AOTICACHE_RUN_FAILED);
         cr_assert_eq(run(contained, inputs[i], &y, &theirs), AOTICACHE_RUN_FAILED);
         cr_assert_eq(y, 0.0f);
-        if (inputs[i] != -200) /* who has the kernel's own words says them, and else the status */
+        if (inputs[i] != -200) /* the message has the kernel's text if there is one, otherwise the status */
             cr_assert_str_eq(ours.message, theirs.message);
         else
             cr_assert(strstr(ours.message, " 17 ") != NULL && strstr(theirs.message, " 17") != NULL);
@@ -118,7 +118,7 @@ Test(runner_plain, message_of_one_failure_is_not_the_next_ones)
     aoticache_runner_unref(runner);
 }
 
-/* ---- what the host brings along ---- */
+/* ---- the host's functions ---- */
 
 static int asked_for_data, asked_for_tensor;
 static bool host_refuses;

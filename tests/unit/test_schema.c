@@ -1,6 +1,6 @@
 /*
- * eager/schema/schema: what a parsed schema says, how it prints, what is refused and where, and comparisons. That it
- * agrees with PyTorch on all of PyTorch's schemas is shown by tests/python/test_schemas.py.
+ * eager/schema/schema: the contents of a parsed schema, its text, what is refused and at which position, and
+ * comparisons. tests/python/test_schemas.py compares it with PyTorch on all of PyTorch's schemas.
  */
 #include "eager/schema/internal.h"
 #include "eager/schema/schema.h"
@@ -194,7 +194,7 @@ Test(schema, definition_has_no_type_variables)
     aoticache_schema_free(schema);
 }
 
-/* A text of `size` bytes that is one schema with comments behind it. */
+/* Parses a text of `size` bytes: one schema followed by comments. */
 static aoticache_status parse_long(size_t size)
 {
     aoticache_schema *schema = NULL;

@@ -33,7 +33,7 @@ Test(shim_attention, equal_scores_give_the_mean_of_the_values)
     cr_assert_float_eq(sums[0], logf(KEYS), 1e-5);
     shim_delete(out);
     shim_delete(logsumexp);
-    /* Causal: the first query sees the first key alone, the second one the first two. */
+    /* Causal: the first query attends only to the first key, the second one to the first two. */
     cr_assert_eq(ATTEND(q, k, v, 0, 1, NULL, NULL, &out, &logsumexp), 0, "%s", shim_message());
     seen = shim_data(out);
     cr_assert_float_eq(seen[WIDTH - 1], WIDTH, 1e-6);

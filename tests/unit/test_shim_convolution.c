@@ -1,5 +1,5 @@
 /*
- * Convolutions of the shim against plain loops, and what does not fit. tests/python/test_shim_blas.py compares all
+ * Convolutions of the shim compared with plain loops, and refused operands. tests/python/test_shim_blas.py compares all
  * shapes, dtypes and memory formats with PyTorch.
  */
 #include "runtime/shim/operators.h"
@@ -17,7 +17,7 @@ static AtenTensorHandle convolve(AtenTensorHandle input, AtenTensorHandle weight
     return result;
 }
 
-/* The element of a contiguous image, 0 outside. */
+/* Returns an element of a contiguous image, 0 outside. */
 static float pixel(const float *image, int channel, int row, int column, int size)
 {
     if (row < 0 || column < 0 || row >= size || column >= size)

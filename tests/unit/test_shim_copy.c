@@ -23,7 +23,7 @@ Test(shim_copy, every_pair_of_dtypes_keeps_a_small_number)
     size_t count = sizeof dtypes / sizeof dtypes[0];
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < count; j++) {
-            double first = 1, last = -1; /* 1 is in all of them, bool and e8m0 too */
+            double first = 1, last = -1; /* all dtypes have 1, also bool and e8m0 */
             _Alignas(16) char a[16] = {0}, b[16] = {0};
             if (dtypes[i] == AOTICACHE_DTYPE_FLOAT4_E2M1FN_X2 || dtypes[j] == AOTICACHE_DTYPE_FLOAT4_E2M1FN_X2)
                 continue;
@@ -91,7 +91,7 @@ Test(shim_copy, conversions_round_cut_and_saturate_as_pytorch_does)
 
 Test(shim_copy, whole_numbers_round_once)
 {
-    int64_t large = (INT64_C(1) << 53) + (INT64_C(1) << 29) + 1; /* by way of double it would go to even, down */
+    int64_t large = (INT64_C(1) << 53) + (INT64_C(1) << 29) + 1; /* double would round it to even, down */
     float single;
     copy_one(AOTICACHE_DTYPE_FLOAT32, &single, AOTICACHE_DTYPE_INT64, &large);
     cr_assert_eq(single, (float)large);
@@ -174,7 +174,7 @@ Test(shim_copy, overlap_is_refused_but_the_same_elements_are_not)
     shim_delete(repeated);
 }
 
-/* clone of a tensor with these sizes and strides has those strides. */
+/* Checks that a clone of a tensor with these sizes and strides has the wanted strides. */
 static void check_clone_strides(int64_t ndim, const int64_t *sizes, const int64_t *strides, const int64_t *wanted)
 {
     float values[256];
@@ -199,7 +199,7 @@ static void check_clone_strides(int64_t ndim, const int64_t *sizes, const int64_
     shim_delete(clone);
 }
 
-/* The wanted strides are what torch.empty_strided(sizes, strides).clone().stride() gives. */
+/* The wanted strides are those of torch.empty_strided(sizes, strides).clone().stride(). */
 Test(shim_copy, clone_has_pytorch_strides)
 {
     check_clone_strides(2, (int64_t[]){3, 4}, (int64_t[]){1, 3}, (int64_t[]){1, 3});

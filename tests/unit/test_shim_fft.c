@@ -1,5 +1,5 @@
 /*
- * Fourier transforms: what is known without another implementation, for lengths of every kind.
+ * Fourier transforms: results that are known without another implementation, for lengths of every kind.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Products of matrices in the shim, against the plain triple loop.
+ * Matrix multiplication in the shim, compared with the plain triple loop.
  */
 #include <complex.h>
 #include <math.h>
@@ -22,7 +22,7 @@ static float *random_floats(size_t count)
     return values;
 }
 
-/* transposed: the matrix lies column by column. */
+/* Makes a matrix. transposed: it is stored by columns. */
 static AtenTensorHandle matrix(void *data, int32_t dtype, int64_t rows, int64_t columns, bool transposed)
 {
     const int64_t sizes[] = {rows, columns}, strides[] = {transposed ? 1 : columns, transposed ? rows : 1};
@@ -63,7 +63,7 @@ Test(shim_matmul, mm_of_all_sorts_of_sizes)
             check_mm(sizes[i][0], sizes[i][1], sizes[i][2], (transposed & 1) != 0, (transposed & 2) != 0);
 }
 
-/* Around the edges of what is computed at once: tiles of rows, panels of columns, blocks of steps (matmul_panels.c). */
+/* Sizes around the edges of tiles of rows, panels of columns and blocks of steps (matmul_panels.c). */
 Test(shim_matmul, mm_of_a_few_more_or_less_than_a_tile)
 {
     static const int64_t rows[] = {7, 8, 13, 14, 15, 28, 29, 43, 245}, columns[] = {15, 16, 31, 32, 33, 64, 97},
@@ -75,7 +75,7 @@ Test(shim_matmul, mm_of_a_few_more_or_less_than_a_tile)
                     check_mm(rows[i], columns[j], depths[k], false, transposed != 0);
 }
 
-/* A row for all rows, or what the result has; beside them the factors and addends that are computed otherwise. */
+/* Addends: one row for all rows, or the result itself; also the factors and addends with other code paths. */
 Test(shim_matmul, addmm_of_small_products)
 {
     enum { ROWS = 30, COLUMNS = 40, DEPTH = 270, GAP = 3 };
@@ -113,7 +113,7 @@ Test(shim_matmul, addmm_of_small_products)
     free(out);
 }
 
-/* Large enough for a BLAS where the machine has one: into rows, columns, and with gaps in both directions. */
+/* Large enough for a BLAS if the machine has one; results by rows, by columns, and with gaps in both directions. */
 Test(shim_matmul, large_products_into_results_of_any_strides)
 {
     enum { ROWS = 70, COLUMNS = 90, DEPTH = 80 };
@@ -126,7 +126,7 @@ Test(shim_matmul, large_products_into_results_of_any_strides)
         AtenTensorHandle result = shim_wrap(out, 6, 2, sizes, layouts[layout]);
         for (int i = 0; i < ROWS * 2 * COLUMNS; i++)
             out[i] = 5;
-        /* The addend is the result: half of it stays. */
+        /* The addend is the result itself, times 0.5. */
         cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, result, left, right, 0.5, 2), 0, "%s", shim_message());
         for (int i = 0; i < ROWS; i++) {
             for (int j = 0; j < COLUMNS; j++) {

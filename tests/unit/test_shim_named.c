@@ -1,6 +1,6 @@
 /*
- * Operators by name whose results are known by hand, and the functions beside them; tests/python/test_shim_named.py compares
- * with PyTorch.
+ * Operators called by name, with results computed by hand, and related functions; tests/python/test_shim_named.py
+ * compares with PyTorch.
  */
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /*
- * Convolutions that are large enough for oneDNN: more shapes than are kept prepared, from several threads at once and in
- * the child of a fork. Results are compared with plain loops, with or without oneDNN on the machine.
- * tests/python/test_shim_blas.py compares all kinds of convolutions with PyTorch.
+ * Convolutions that are large enough for oneDNN: more shapes than the cache of primitives has, from several threads
+ * concurrently and in the child of a fork. Results are compared with plain loops, with or without oneDNN on the
+ * machine. tests/python/test_shim_blas.py compares all kinds of convolutions with PyTorch.
  */
 #include <math.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static float value(int64_t i)
     return (float)(i * 7 % 23) / 8 - 1;
 }
 
-/* What the convolution's result has at one place: padding 1, stride 1. */
+/* Computes the convolution's result at one position: padding 1, stride 1. */
 static double expected(const float *image, const float *weight, int64_t width, int64_t output, int64_t y, int64_t x)
 {
     double sum = 0;
@@ -80,7 +80,7 @@ Test(shim_onednn, threads_at_once)
     enum { THREADS = 6 };
     pthread_t threads[THREADS];
     void *failed;
-    (void)shim_find("aoti_torch_cpu_convolution"); /* opens the library, which the fixture does without a lock */
+    (void)shim_find("aoti_torch_cpu_convolution"); /* opens the library now: the fixture has no lock */
     for (intptr_t i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, convolve_some, (void *)i), 0);
     for (int i = 0; i < THREADS; i++) {

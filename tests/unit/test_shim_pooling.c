@@ -1,6 +1,6 @@
 /*
- * Pooling of the shim on small tensors whose results can be seen, and what does not fit.
- * tests/python/test_shim_blas.py compares all kinds, dtypes and memory formats with PyTorch.
+ * Pooling of the shim on small tensors with obvious results, and refused operands. tests/python/test_shim_blas.py
+ * compares all kinds, dtypes and memory formats with PyTorch.
  */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 static const int64_t four[] = {1, 1, 4, 4};
 static const int64_t two[] = {2, 2}, one[] = {1, 1}, zero[] = {0, 0}, three[] = {3, 3};
 
-/* 0 to 15, row by row. */
+/* Makes a tensor of 0 to 15, by rows. */
 static AtenTensorHandle counted(float values[16])
 {
     for (int i = 0; i < 16; i++)

@@ -49,7 +49,7 @@ static void *draw_many(void *argument)
     return NULL;
 }
 
-/* However threads take turns, together they draw as many numbers as one would. */
+/* However threads alternate, together they draw the same numbers as one would. */
 Test(shim_random, threads_share_one_sequence)
 {
     pthread_t threads[4];

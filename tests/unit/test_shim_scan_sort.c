@@ -1,5 +1,5 @@
 /*
- * What the shim accumulates and orders along one dimension: exact small cases and refusals.
+ * Scans and orders of the shim along one dimension: exact small cases and refusals.
  */
 #include <math.h>
 

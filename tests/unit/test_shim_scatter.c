@@ -1,6 +1,6 @@
 /*
- * Elements to places that an index names, and from there: scatter, index, segments. Results written to a tensor of
- * another size make it the right one.
+ * Writing to and reading from positions that an index names: scatter, index, segments. A result tensor of another size
+ * is resized.
  */
 #include <math.h>
 

@@ -114,7 +114,7 @@ Test(shim_tensor, memory_that_cannot_be_had_is_an_error)
 {
     const int64_t sizes[] = {INT64_C(1) << 50}, strides[] = {1};
     AtenTensorHandle tensor = NULL;
-    /* Address sanitizer ends the process on such a request unless told otherwise. */
+    /* AddressSanitizer ends the process on such a request unless configured otherwise. */
     const char *options = getenv("ASAN_OPTIONS");
 #if defined(__SANITIZE_ADDRESS__)
     if (options == NULL || strstr(options, "allocator_may_return_null=1") == NULL)
@@ -154,7 +154,7 @@ Test(shim_tensor, assign_tensors_makes_an_alias)
     shim_delete(source);
     cr_assert_eq(shim_data(target), data);
     cr_assert_eq(shim_data(second), data);
-    /* To itself, as its only handle. */
+    /* Assign it to itself, as its only handle. */
     shim_delete(second);
     cr_assert_eq(SHIM(aoti_torch_assign_tensors)(target, target), 0);
     cr_assert_eq(shim_data(target), data);
@@ -257,7 +257,7 @@ Test(shim_tensor, gradient_mode_is_of_the_thread)
     cr_assert_not(SHIM(aoti_torch_grad_mode_is_enabled)());
 }
 
-/* ---- large blocks: a run's tensors are made of the last run's ---- */
+/* ---- large blocks: a run reuses the memory of the last run's tensors ---- */
 
 #if !defined(SHIM_FREE_LISTS_OFF) && !defined(__SANITIZE_THREAD__)
 
@@ -276,7 +276,7 @@ static void *data_of(AtenTensorHandle tensor)
     return data;
 }
 
-/* What the C library counts as in use, in all threads. */
+/* Returns the bytes that the C library counts as in use, in all threads. */
 static size_t bytes_in_use(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -289,7 +289,7 @@ Test(shim_tensor, a_large_block_is_used_again)
     AtenTensorHandle tensor = make_bytes(BYTES);
     void *data = data_of(tensor);
     SHIM(aoti_torch_delete_tensor_object)(tensor);
-    void *other = malloc(BYTES); /* would get the block from the C library */
+    void *other = malloc(BYTES); /* would get the block if the C library had it */
     memset(other, 1, BYTES);
     AtenTensorHandle larger = make_bytes(2 * BYTES), little = make_bytes(BYTES / 4), same = make_bytes(BYTES - 1000);
     cr_assert_neq(data_of(larger), data);
@@ -331,7 +331,7 @@ Test(shim_tensor, large_blocks_of_a_thread_end_with_it)
 {
     pthread_t thread;
     size_t kept = 0;
-    SHIM(aoti_torch_delete_tensor_object)(make_bytes(1)); /* what is made once */
+    SHIM(aoti_torch_delete_tensor_object)(make_bytes(1)); /* makes what is made only once */
     const size_t before = bytes_in_use();
     cr_assert_eq(pthread_create(&thread, NULL, make_and_drop, &kept), 0);
     pthread_join(thread, NULL);

@@ -1,5 +1,5 @@
 /*
- * The shim's large work on the threads of OpenMP: results do not depend on how many there are, a BLAS brings none of its
+ * The shim's large operations on OpenMP threads: results do not depend on their number, a BLAS starts no threads of its
  * own, and the child of a fork, which has no threads, does not wait for any.
  */
 #include <math.h>
@@ -28,7 +28,7 @@ static float value(int i)
     return (float)(i * 7 % 23) / 8 - 1;
 }
 
-/* a b + 2 c, in float32, or, with `dtype` 15, in bfloat16: then the bits of the upper halves. */
+/* Computes a b + 2 c, in float32, or, with `dtype` 15, in bfloat16, which are the upper halves of the bits. */
 static void sum_of_product(int32_t dtype, bool transposed, float *ret_out)
 {
     static float a[ROWS * DEPTH], b[DEPTH * COLUMNS];
@@ -82,7 +82,7 @@ Test(shim_threads, products_are_the_same_on_any_number_of_threads)
     expect_the_same_product(15, false, 0.5f); /* bfloat16 of numbers up to 100 */
 }
 
-/* `groups` of 1 or of one channel each. */
+/* Convolves. groups: 1, or one for each channel. */
 static AtenTensorHandle convolve(float *image, float *kernel, int64_t groups, bool channels_last)
 {
     const int64_t sizes[] = {2, 8, 33, 29}, last[] = {8 * 33 * 29, 1, 29 * 8, 8};
@@ -117,7 +117,7 @@ Test(shim_threads, convolutions_are_the_same_on_any_number_of_threads)
     }
 }
 
-/* Each channel with its own kernel, against the sum as it is written down. */
+/* Each channel has its own kernel; compares with the sum from the definition. */
 Test(shim_threads, depthwise_convolution_is_the_sum_over_its_kernel)
 {
     static float image[2 * 8 * 33 * 29], kernel[8 * 9];
@@ -144,7 +144,7 @@ Test(shim_threads, depthwise_convolution_is_the_sum_over_its_kernel)
     }
 }
 
-/* These are BLAS's on every machine; floats may be oneDNN's. */
+/* Multiplies doubles, which use BLAS on every machine; floats may use oneDNN. */
 static void product_of_doubles(void)
 {
     static double a[DEPTH * DEPTH], out[DEPTH * DEPTH];
@@ -178,7 +178,7 @@ Test(shim_threads, blas_has_no_threads_of_its_own)
     cr_assert_eq(threads, 1);
 }
 
-/* Whoever loaded it before has chosen. */
+/* The code that loaded it earlier has chosen the number. */
 Test(shim_threads, blas_of_somebody_else_keeps_its_threads)
 {
     int (*parallel)(void);
@@ -194,7 +194,7 @@ Test(shim_threads, blas_of_somebody_else_keeps_its_threads)
     cr_assert_eq(blas_threads(&parallel), before);
 }
 
-/* What the first product would do is done; the next one's result is as without. */
+/* After preparing, the first multiplication has the same result as without. */
 Test(shim_threads, products_are_the_same_after_they_were_prepared)
 {
     static float before[ROWS * COLUMNS], after[ROWS * COLUMNS];

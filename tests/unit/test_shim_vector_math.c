@@ -1,6 +1,6 @@
 /*
- * The vector functions of the shim against the C library's functions of one number in long double: every lane is within
- * the error that the name promises, but for tanh() where the machine has no SLEEF.
+ * The vector functions of the shim compared with the C library's functions of one number in long double: every lane is
+ * within the error that the name promises, except for tanh() if the machine has no SLEEF.
  */
 #include <float.h>
 #include <math.h>
@@ -16,7 +16,7 @@ typedef floats_4 (*of_floats)(floats_4);
 typedef doubles_2 (*of_doubles)(doubles_2);
 typedef floats_4 (*of_two_floats)(floats_4, floats_4);
 
-/* The distance in units in the last place of the right value. */
+/* Returns the distance in units in the last place of the right value. */
 static double error_in_units(long double right, long double seen, int mantissa_bits, int least_exponent)
 {
     if (isnan(right) || isinf(right))
@@ -70,7 +70,7 @@ Test(shim_vector_math, floats_are_within_what_the_name_promises)
     check_floats("Sleef_cosf4_u35", cosl, -100, 100, 3.501);
 }
 
-/* The C library's tanh() is off by more than the name promises: without SLEEF two units are what there is. */
+/* The C library's tanh() is off by more than the name promises: without SLEEF the error is two units. */
 Test(shim_vector_math, doubles_are_within_what_the_name_promises)
 {
     check_doubles("Sleef_expd2_u10", expl, -700, 700, 1.001);
@@ -106,7 +106,9 @@ struct two_floats_8 {
     floats_8 sines, cosines;
 };
 
-/* Vectors travel in registers that this file's other code does not know: each check is a function of its own. */
+/*
+ * Vectors are passed in registers that the other code of this file does not use: so each check is a separate function.
+ */
 __attribute__((target("avx2,fma"), noinline)) static void check_eight(const float *x, float *ret_sines,
                                                                       float *ret_cosines, float *ret_exponentials)
 {

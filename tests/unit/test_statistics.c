@@ -1,6 +1,6 @@
 /*
- * cache/stats/statistics: what is counted where, numbers of many processes, groups, marks and the history, as a user of the
- * library sees them. The index underneath is in test_statistics_index.c.
+ * cache/stats/statistics: what is counted where, numbers of many processes, groups, pins and tags, and the history, as
+ * a user of the library sees them. The index underneath is in test_statistics_index.c.
  */
 #include "cache/eager_face.h"
 #include "cache_fixture.h"
@@ -385,7 +385,7 @@ Test(statistics, damaged_object_that_a_verification_takes_away_counts_once)
     aoticache_cache_close(cache);
 }
 
-/* While another process has the store locked, nobody can take the object away, and everybody finds it. */
+/* While another process has the store locked, no process can quarantine the object, and all processes find it. */
 Test(statistics, damaged_object_that_cannot_be_taken_away_yet_counts_once)
 {
     aoticache_cache_options options = fixture_options();
@@ -494,7 +494,9 @@ Test(statistics, flush_that_fails_is_made_up_for)
 #define PROCESSES 8
 #define LOOKUPS 2000
 
-/* Even ones end well; odd ones flush after half of their lookups, go on, and are killed. */
+/*
+ * Works as one process. Even ones end normally; odd ones flush after half of their lookups, continue, and are killed.
+ */
 static void work(int number)
 {
     aoticache_cache *cache = fixture_open();
@@ -537,7 +539,7 @@ Test(statistics, numbers_of_many_processes_add_up, .timeout = 600)
     cache = fixture_open();
     aoticache_statistics statistics = read_all(cache);
     cr_assert_eq(statistics.counters.hits, expected);
-    const uint64_t saved = PROCESSES * 16 * 1000; /* each process has found each of 16 */
+    const uint64_t saved = PROCESSES * 16 * 1000; /* each process has found each of 16 entries */
     cr_assert_eq(statistics.counters.saved_ns, saved);
     cr_assert_eq(statistics.latencies.lookup.count, expected);
     cr_assert_eq(statistics.latencies.lookup.sum_ns, statistics.counters.lookup_ns);
@@ -614,7 +616,10 @@ Test(statistics, child_of_a_fork_counts_for_itself)
     aoticache_cache_close(cache);
 }
 
-/* A process that has only hit writes its counters at its end: not worth waiting long for another that is stopped. */
+/*
+ * A process that had only hits writes its counters when it ends: it must not wait long for another process that is
+ * stopped.
+ */
 Test(statistics, close_does_not_wait_long_for_a_writer_that_is_stopped)
 {
     aoticache_cache *cache = fixture_open();

@@ -1,6 +1,5 @@
 /*
- * index/stats: slots of the history over years, groups beyond their limit, and an index of version 2 that gets
- * them.
+ * index/stats: slots of the history over years, groups beyond their limit, and an index of version 2 that is migrated.
  */
 #include "index_fixture.h"
 
@@ -293,9 +292,9 @@ Test(statistics_index, locked_index_is_not_waited_for_where_that_is_not_wanted)
     aoticache_index_close(index);
 }
 
-/* ---- what an older version left ---- */
+/* ---- an index of an older version ---- */
 
-/* The tables of version 2 with three entries, two of one operator, the artifacts of 1100 bytes each. */
+/* The tables of version 2 with three entries, two of one operator, with artifacts of 1100 bytes each. */
 static const char version_2[] =
     "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
     " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
@@ -343,7 +342,7 @@ Test(statistics_index, entries_of_an_older_version_become_groups)
     aoticache_index_close(index);
 }
 
-/* Reading has a transaction of its own, whose end must not write again what the put before it changed. */
+/* Reading has its own transaction, whose end must not write the changes of the previous put again. */
 Test(statistics_index, read_after_a_put_leaves_the_totals)
 {
     aoticache_index *index = fixture_must_open();

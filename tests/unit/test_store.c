@@ -1,5 +1,5 @@
 /*
- * Objects, artifacts and the directory: what is written, trusted, verified and set aside.
+ * Objects, artifacts and the directory: what is written, trusted, verified and quarantined.
  */
 #include "cache/eager_face.h"
 #include "cache_fixture.h"
@@ -241,7 +241,7 @@ Test(store, mark_outlives_its_descriptor_by_a_mapping)
     close(other);
 }
 
-/* A library of so many bytes, looked up: the digest of its copy, and its size; -1 where there is none. */
+/* Looks up a library of `size` bytes; returns the size of its copy, -1 if there is none. */
 static long long size_of_copy(aoticache_cache *cache, int64_t number, size_t size)
 {
     char *text = malloc(size + 1);
@@ -286,7 +286,7 @@ Test(store, lookup_copies_the_library_while_it_hashes_it)
     aoticache_cache_close(cache);
 }
 
-/* Writing to a file in memory beyond the limit of the process would end it by a signal. */
+/* Writing to a file in memory beyond the limit of the process would end the process with a signal. */
 Test(store, lookup_under_a_limit_of_file_sizes_makes_no_copy)
 {
     aoticache_cache *cache = fixture_open();
@@ -443,7 +443,7 @@ static int record_call(void *user, const char *call, const char *path)
     return 0;
 }
 
-/* Power may fail at any moment: a name must not appear before its bytes are on disk. */
+/* Power may fail at any time: a name must not appear before its bytes are on disk. */
 Test(store, every_object_is_synced_before_and_its_folder_after_the_rename)
 {
     aoticache_cache *cache = fixture_open();

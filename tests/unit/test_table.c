@@ -1,4 +1,4 @@
-/* Unit tests of eager/holder/table.c: what was put in is found, among many, and nothing else. */
+/* Unit tests of eager/holder/table.c: inserted entries are found, among many, and nothing else. */
 #include "eager/holder/internal.h"
 
 #include <criterion/criterion.h>
@@ -53,7 +53,7 @@ Test(table, the_same_hash_is_not_the_same_metadata)
     aoticache_packed packed[3];
     for (uint64_t i = 0; i < 3; i++) {
         make_packed(3 * i, &packed[i]);
-        packed[i].hash = 0; /* and a hash of nothing is a hash, too */
+        packed[i].hash = 0; /* 0 is a valid hash, too */
         cr_assert_not_null(aoticache_table_insert(&table, &packed[i], NULL, &packed[i]));
     }
     for (int i = 0; i < 3; i++)

@@ -1,5 +1,5 @@
 /*
- * cache/gc/thread_pool: work is done by the threads there are, and nobody begins once it was waited for.
+ * cache/gc/thread_pool: the existing threads do the work, and no thread begins after the caller has waited.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -39,7 +39,7 @@ Test(team, nothing_is_under_way_after_wait)
     cr_assert_not_null(team);
     aoticache_thread_pool_wait(team);
     for (int round = 0; round < 2000; round++) {
-        atomic_int done = 0; /* gone after this round: who came late would write into what is there then */
+        atomic_int done = 0; /* gone after this round: a late thread would write into reused memory */
         aoticache_thread_pool_start(team, 4, count, &done);
         aoticache_thread_pool_wait(team);
         cr_assert_leq(atomic_load(&done), 4);

@@ -1,5 +1,5 @@
 /*
- * What a library's file tells beside its names, and which names another library defines.
+ * Facts in a library's file other than its names, and the names that another library defines.
  */
 #include "loader_fixture.h"
 
@@ -65,7 +65,7 @@ Test(traits, unique_symbols_are_counted)
 
 Test(traits, mark_on_the_border_of_chunks_tells_the_maker)
 {
-    /* The name of the type is put at every distance from a border that could cut it. */
+    /* The name of the type is placed at every distance from a border that could cut it. */
     for (int shift = 0; shift < 64; shift += 7) {
         char source[400];
         snprintf(source, sizeof source,
@@ -89,7 +89,7 @@ Test(traits, stripped_of_sections_still_read)
     fixture_path("kernel.so", path);
     FILE *file = fopen(path, "r+be");
     cr_assert_not_null(file);
-    fseek(file, 0x28, SEEK_SET); /* e_shoff: far outside, as a damaged file has it */
+    fseek(file, 0x28, SEEK_SET); /* e_shoff: far outside, as in a damaged file */
     uint64_t nowhere = UINT64_MAX - 100;
     cr_assert_eq(fwrite(&nowhere, sizeof nowhere, 1, file), 1);
     fclose(file);

@@ -1,5 +1,5 @@
 /*
- * Entries out of one cache and into another, by archives and from directory to directory.
+ * Entries copied from one cache to another, by archives and from directory to directory.
  */
 #include <sys/mman.h>
 
@@ -35,7 +35,7 @@ static int new_archive(void)
     return fd;
 }
 
-/* Skips the test where there is no libarchive. */
+/* Exports all entries; skips the test if there is no libarchive. */
 static aoticache_transfer_report export_all(aoticache_cache *cache, int fd, const aoticache_transfer_options *options)
 {
     aoticache_transfer_report report;
@@ -56,7 +56,7 @@ static aoticache_transfer_report import_all(aoticache_cache *cache, int fd, cons
     aoticache_transfer_options chosen = AOTICACHE_TRANSFER_OPTIONS_INIT;
     if (options != NULL)
         chosen = *options;
-    chosen.allow_unsigned = true; /* tests/unit/test_trust_transfer.c has those that are signed */
+    chosen.allow_unsigned = true; /* tests/unit/test_trust_transfer.c tests signed ones */
     aoticache_status status = aoticache_cache_import(cache, fd, &chosen, &report, &error);
     cr_assert_eq(status, AOTICACHE_OK, "%s: %s", aoticache_status_name(status), error.message);
     return report;
@@ -79,7 +79,7 @@ static void assert_sound(aoticache_cache *cache, uint64_t entries)
     cr_assert_eq(report.damaged + report.missing + report.foreign + report.unindexed + report.unreferenced, 0);
 }
 
-/* An artifact of several files, two of them with equal bytes. */
+/* Puts an artifact of several files, two of them with equal bytes. */
 static void put_side_files(aoticache_cache *cache, int64_t number)
 {
     aoticache_request *request = fixture_request(number);
@@ -90,7 +90,7 @@ static void put_side_files(aoticache_cache *cache, int64_t number)
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = files;
     product.file_count = 4;
-    product.requirements.words[0] = 1; /* whatever this machine is */
+    product.requirements.words[0] = 1; /* the same on every machine */
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
     aoticache_request_free(request);
 }
@@ -189,7 +189,7 @@ Test(transfer, import_keeps_what_the_target_compiled_itself)
     close(fd);
 }
 
-/* A library that requires the first so many CPU features that this machine has. */
+/* Puts a library that requires the first `features` CPU features that this machine has. */
 static void put_demanding(aoticache_cache *cache, int64_t number, const char *text, unsigned features)
 {
     const aoticache_cpu_features *have = aoticache_cpu_features_get();
@@ -295,7 +295,7 @@ Test(transfer, import_brings_back_an_entry_whose_objects_remained)
     cr_assert_eq(aoticache_cache_remove(cache, &key, NULL), AOTICACHE_OK);
     aoticache_transfer_report report = import_all(cache, fd, NULL);
     cr_assert_eq(report.entries, 1);
-    cr_assert_eq(report.objects, 1); /* the manifest alone */
+    cr_assert_eq(report.objects, 1); /* only the manifest */
     cr_assert(fixture_finds(cache, 1, "library one"));
     aoticache_artifact_unref(held);
     assert_sound(cache, 1);
@@ -310,7 +310,7 @@ Test(transfer, import_replaces_a_damaged_object)
     fixture_put(cache, 1, "library one");
     export_all(cache, fd, NULL);
     fixture_damage(fixture_object_of("library one"));
-    cr_assert_not(fixture_finds(cache, 1, "library one")); /* which removes the entry and sets the object aside */
+    cr_assert_not(fixture_finds(cache, 1, "library one")); /* this removes the entry and quarantines the object */
     cr_assert_eq(import_all(cache, fd, NULL).entries, 1);
     cr_assert(fixture_finds(cache, 1, "library one"));
     assert_sound(cache, 1);
@@ -341,7 +341,7 @@ Test(transfer, equal_caches_give_equal_archives)
 
 Test(transfer, large_objects_come_through)
 {
-    const size_t size = 9u << 20; /* more than is put together in memory */
+    const size_t size = 9u << 20; /* more than is assembled in memory */
     aoticache_cache *cache = fixture_open();
     aoticache_cache *other = open_other();
     int fd = new_archive();
@@ -449,7 +449,7 @@ Test(transfer, marks_go_where_they_are_asked_for)
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
     put_marked(cache);
     options.with_marks = true;
-    cr_assert_eq(export_all(cache, fd, &options).marks, 2); /* not that of a key without an entry */
+    cr_assert_eq(export_all(cache, fd, &options).marks, 2); /* without that of a key without an entry */
     cr_assert_eq(import_all(other, fd, NULL).marks, 0);
     cr_assert_eq(aoticache_cache_list_pins(other, NULL, see_mark, &seen, NULL), AOTICACHE_OK);
     cr_assert_eq(seen.pinned + seen.tags, 0);
@@ -583,7 +583,7 @@ Test(transfer, merge_copies_and_keeps_when_it_was_used)
     cr_assert_eq(stat(fixture_object_of("library one"), &a), 0);
     snprintf(fixture_cache, sizeof fixture_cache, "%s", other_path);
     cr_assert_eq(stat(fixture_object_of("library one"), &b), 0);
-    cr_assert_neq(a.st_ino, b.st_ino); /* the marks of the two caches must not mix */
+    cr_assert_neq(a.st_ino, b.st_ino); /* the pins and tags of the two caches must not mix */
     cr_assert_eq(b.st_mode & 07777, 0444);
     assert_sound(other, 1);
     aoticache_cache_close(other);

@@ -1,6 +1,6 @@
 /*
- * Archives that nobody should believe: every member that is not exactly what an export writes is refused by name,
- * nothing is written outside the store, and what is sound still comes.
+ * Malicious archives: every member that differs from those that an export writes is refused by name, nothing is written
+ * outside the store, and valid entries are still imported.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #define HEAD "{\"bytes\":0,\"entries\":0,\"format\":1,\"kind\":\"aoticache archive\",\"library\":\"0\",\"objects\":0}\n"
 #define TAR_BLOCK 512
 
-static int archive = -1; /* being built; not compressed, which an import reads as well */
+static int archive = -1; /* being built; uncompressed, which an import reads too */
 static unsigned objects;
 static char refusals[16384];
 
@@ -49,10 +49,10 @@ TestSuite(transfer_hostile, .init = setup, .fini = teardown);
 struct member {
     const char *path;
     const char *link; /* NULL: none */
-    char type;        /* '0' where it is 0 */
+    char type;        /* 0 means '0' */
     const void *bytes;
     size_t size;
-    uint64_t announced; /* where not 0: instead of size */
+    uint64_t announced; /* if not 0: replaces the size in the header */
 };
 
 static void append_raw(const void *bytes, size_t size)
@@ -63,7 +63,7 @@ static void append_raw(const void *bytes, size_t size)
         cr_assert_eq(write(archive, zeros, TAR_BLOCK - size % TAR_BLOCK), (ssize_t)(TAR_BLOCK - size % TAR_BLOCK));
 }
 
-/* POSIX.1-1988 ustar, IEEE Std 1003.1 pax, "ustar Interchange Format". */
+/* Appends a member: POSIX.1-1988 ustar, IEEE Std 1003.1 pax, "ustar Interchange Format". */
 static void append(const struct member *member)
 {
     unsigned char block[TAR_BLOCK] = {0};
@@ -120,7 +120,7 @@ static void end(void)
     append_raw(zeros, sizeof zeros);
 }
 
-/* The objects of an entry that some cache really has: its library and its manifest. */
+/* Appends the objects of an entry that another cache really has: its library and its manifest. */
 static void append_artifact(int64_t number, const char *library)
 {
     aoticache_cache_options options = fixture_options();
@@ -164,7 +164,7 @@ static aoticache_cache *open_target(void)
     return fixture_open_with(&options);
 }
 
-/* Imports, expects this result, `entries` and `refused`, and a store that is sound with these entries and no more. */
+/* Imports; expects this result, `entries` and `refused`, and a valid store with exactly these entries. */
 static void expect(aoticache_status expected, uint64_t entries, uint64_t refused, const char *name)
 {
     aoticache_transfer_report report;
@@ -241,7 +241,7 @@ Test(transfer_hostile, bytes_that_do_not_hash_to_their_name_are_refused)
     expect(AOTICACHE_OK, 1, 1, "its bytes hash to");
 }
 
-/* A cache of its own, from which hostile archives take their artifacts. */
+/* Opens a separate cache, from which malicious archives take their artifacts. */
 static aoticache_cache *open_source(void)
 {
     aoticache_cache_options options = fixture_options();
@@ -348,11 +348,11 @@ Test(transfer_hostile, huge_sizes_are_refused_before_anything_is_written)
     begin();
     append_artifact(1, "library one");
     append(&(struct member){.path = "objects/ab/cd000000000000000000000000000000000000000000000000000000000000",
-                            .announced = UINT64_C(8) << 30}); /* 8 GiB of which nothing comes */
+                            .announced = UINT64_C(8) << 30}); /* 8 GiB that never follow */
     expect(AOTICACHE_CORRUPT, 1, 0, "it says of itself");
 }
 
-/* The manifest of an artifact of two files, of which the second has this text, in some other cache. */
+/* Returns the manifest of an artifact of two files, the second with this text, from another cache. */
 static char *manifest_with_side_file(const char *library, const char *side)
 {
     aoticache_cache_options options = fixture_options();
@@ -377,8 +377,10 @@ static char *manifest_with_side_file(const char *library, const char *side)
     return text;
 }
 
-/* As one of its files a manifest would come into the store though its entry was passed over, and an index that is built
- * anew would take it from there. */
+/*
+ * As a file of an artifact a manifest would get into the store although its entry was skipped, and a rebuilt index
+ * would read it from there.
+ */
 Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
 {
     char *inner = manifest_with_side_file("inner", "{}");
@@ -388,7 +390,7 @@ Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
     append_object(inner, strlen(inner));
     append_object(outer, strlen(outer));
     end();
-    /* The inner one has no objects, the outer one has it, and its library belongs to nobody then. */
+    /* The inner entry has no objects; the outer one includes it, and its library then belongs to no entry. */
     expect(AOTICACHE_OK, 0, 2, "which is a manifest");
     free(inner);
     free(outer);
@@ -404,13 +406,13 @@ static void begin_announcing(uint64_t bytes)
     append_text("aoticache.json", text);
 }
 
-/* Nothing but holes: 512 GiB that nobody has stored. */
+/* Appends only holes: 512 GiB that are stored nowhere. */
 static void append_holes(void)
 {
     const uint64_t bytes = UINT64_C(512) << 30;
     char *header;
     append(&(struct member){.path = "foreign", .announced = 0});
-    /* In base 256, as sizes that need more than eleven octal digits are written. */
+    /* The size is in base 256, as for sizes of more than eleven octal digits. */
     off_t at = lseek(archive, 0, SEEK_CUR) - TAR_BLOCK;
     header = calloc(1, TAR_BLOCK);
     cr_assert_eq(pread(archive, header, TAR_BLOCK, at), TAR_BLOCK);
@@ -450,7 +452,7 @@ static void ring(int number)
     has_rung = 1;
 }
 
-/* As a progress bar does that asks whether it is on a terminal. */
+/* Continues until the alarm; sets errno as a progress bar does that checks for a terminal. */
 static bool goes_on_until_it_rings(void *user, uint64_t done, uint64_t all)
 {
     (void)user, (void)done, (void)all;

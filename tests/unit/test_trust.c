@@ -1,6 +1,6 @@
 /*
- * Keys, signatures and statements: their text forms and canonical bytes against the vectors that an independent program wrote
- * (tests/golden/signatures), Ed25519 against RFC 8032, and files of secret keys.
+ * Keys, signatures and statements: their text forms and canonical bytes compared with the vectors that an independent
+ * program wrote (tests/golden/signatures), Ed25519 with RFC 8032, and files of secret keys.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -118,7 +118,7 @@ Test(trust, ed25519_meets_rfc_8032)
     }
 }
 
-/* The order of the group, added to the second half: the same equation holds, and RFC 8032 has it refused. */
+/* The order of the group is added to the second half: the equation still holds, but RFC 8032 requires refusing it. */
 Test(trust, signature_with_a_scalar_beyond_the_order_is_refused)
 {
     static const uint8_t order[32] = {0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7,
@@ -210,7 +210,7 @@ Test(trust, golden_statements_and_their_signatures_are_met)
     json_decref(file);
 }
 
-/* Every member is signed: a change of any makes the signature one of something else. */
+/* Every member is signed: changing any of them makes the signature wrong. */
 Test(trust, signature_is_of_every_member_of_the_statement)
 {
     json_t *file = load_vectors();
@@ -307,7 +307,7 @@ Test(trust, list_of_signatures_keeps_its_order_and_its_limit)
     sprintf(longer, "%s%s", text, text);
     cr_assert_eq(aoticache_signature_list_parse(longer, &again, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "more than 16"), "%s", error.message);
-    sprintf(longer, "%s\n", text); /* an empty line is no signature */
+    sprintf(longer, "%s\n", text); /* an empty line is not a signature */
     cr_assert_eq(aoticache_signature_list_parse(longer + strlen(text) - 1, &again, &error), AOTICACHE_INVALID);
     free(longer);
     free(text);
@@ -395,7 +395,7 @@ Test(trust, text_that_is_no_secret_key_is_refused_and_not_repeated)
     cr_assert_eq(aoticache_secret_key_generate(NULL, &key, NULL), AOTICACHE_INVALID);
 }
 
-/* ---- the files of a folder of keys ---- */
+/* ---- the files of a key directory ---- */
 
 static aoticache_status append_word(void *user, const char *word, const char *place)
 {
@@ -444,14 +444,14 @@ Test(trust, trusting_and_revoking_change_one_line_each)
     cr_assert_null(strstr(words_of(AOTICACHE_TRUSTED_KEYS_FILE), "ann"));
     cr_assert_not_null(strstr(words_of(AOTICACHE_TRUSTED_KEYS_FILE), "bob"));
     cr_assert_str_eq(words_of(AOTICACHE_REVOKED_KEYS_FILE), words);
-    /* A new key of the same name does not bring the old one back. */
+    /* A new key of the same name does not make the old one valid again. */
     cr_assert_eq(aoticache_key_directory_trust(directory, &other_ann, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_str_eq(words_of(AOTICACHE_REVOKED_KEYS_FILE), words);
     cr_assert_eq(aoticache_key_directory_revoke(directory, "bob", &error), AOTICACHE_OK);
     cr_assert_null(strstr(words_of(AOTICACHE_TRUSTED_KEYS_FILE), "bob"));
     cr_assert_eq(aoticache_key_directory_revoke(directory, "b o b", &error), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_key_directory_revoke("", "bob", &error), AOTICACHE_INVALID);
-    /* Trusting it again is a change of mind. */
+    /* Trusting it again cancels the revocation. */
     cr_assert_eq(aoticache_key_directory_revoke(directory, "ann", &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_key_directory_trust(directory, &ann, &error), AOTICACHE_OK);
     cr_assert_null(strstr(words_of(AOTICACHE_REVOKED_KEYS_FILE), "ann"));
@@ -466,7 +466,10 @@ Test(trust, trusting_and_revoking_change_one_line_each)
     cr_assert(has_comment);
 }
 
-/* Every list of keys gives back the name as it is: the files of the folder, the configuration, the text forms. */
+/*
+ * Checks that every list of keys returns the name unchanged: the files of the directory, the configuration, the text
+ * forms.
+ */
 static void expect_name_comes_back(const char *name)
 {
     char directory[200], text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES], words[400], line[400];
@@ -512,7 +515,7 @@ static void expect_name_comes_back(const char *name)
     cr_assert_eq(unlink(path_of("keys/" AOTICACHE_TRUSTED_KEYS_FILE)), 0);
 }
 
-/* What cannot be written and read again is no name, wherever one is given. */
+/* Checks that a name which cannot be written and read again is refused everywhere. */
 static void expect_name_is_refused(const char *name)
 {
     char text[300];
@@ -546,7 +549,7 @@ Test(trust, line_of_a_list_of_keys_is_read_whole)
     cr_assert_eq(mkdir(path_of("keys"), 0700), 0);
     write_file("keys/" AOTICACHE_REVOKED_KEYS_FILE, "# stolen\n  x#y \t# stolen too\r\n#all\n\t\nbob#\nann bob\nlast",
                0600);
-    /* The two words of one line are what no parser takes: the second one is not left out in silence. */
+    /* No parser accepts the two words of one line, so the second one is not silently ignored. */
     cr_assert_str_eq(words_of(AOTICACHE_REVOKED_KEYS_FILE), "x#y bob# ann bob last ");
     cr_assert_eq(aoticache_revocation_parse("ann bob", &(aoticache_revocation){.kind = 0}, NULL), AOTICACHE_INVALID);
 }
@@ -585,7 +588,7 @@ Test(trust, word_that_revokes_is_known_by_its_form)
         aoticache_revocation revocation;
         cr_assert_eq(aoticache_revocation_parse(words[i].text, &revocation, NULL), AOTICACHE_OK, "%s", words[i].text);
         cr_assert_eq(revocation.kind, words[i].kind);
-        /* A key is revoked whatever it is called; a name whatever has it. */
+        /* A key is revoked under any name; a name for any key. */
         cr_assert_eq(aoticache_revocation_names_key(&revocation, &same), i < 2, "%s", words[i].text);
         cr_assert_eq(aoticache_revocation_names_key(&revocation, &other), i == 2, "%s", words[i].text);
     }

@@ -1,6 +1,6 @@
 /*
- * Who may bring an entry: archives that are signed, stripped, changed on the way, replayed, or made by somebody else; and
- * what becomes of signatures in the store. Each refusal has its line in the log, and is counted.
+ * Which entries are accepted: archives that are signed, stripped, changed in transit, replayed, or made by somebody
+ * else; and what happens to signatures in the store. Each refusal has its line in the log, and is counted.
  */
 #include <sys/mman.h>
 
@@ -61,7 +61,7 @@ static aoticache_digest artifact_of(aoticache_cache *cache, int64_t number)
     return digest;
 }
 
-/* An archive of a cache that has one entry, signed by whoever is given. */
+/* Exports a cache that has one entry, signed by the given signers. */
 static int export_with(aoticache_cache *cache, const aoticache_secret_key *const *signers, size_t count)
 {
     int fd = memfd_create("archive", MFD_CLOEXEC);
@@ -100,7 +100,7 @@ static uint64_t refused_count(aoticache_cache *cache)
     return statistics.counters.refused_untrusted;
 }
 
-/* One entry comes in, or is refused for `reason` (a part of its line). */
+/* Imports one entry, which is accepted, or refused for `reason` (a part of its line). */
 static void import_one(aoticache_cache *cache, int fd, const aoticache_transfer_options *options, const char *reason)
 {
     const uint64_t before = refused_count(cache);
@@ -167,7 +167,7 @@ Test(trust_transfer, unsigned_stranger_and_stripped_are_refused_and_leave_nothin
     close(strangers);
 }
 
-/* Who looks after machines wants to know what to do, not to read a line for each kernel. */
+/* Administrators want to know what to do, not to read a line for each kernel. */
 Test(trust_transfer, entries_of_one_signer_are_refused_in_one_line)
 {
     aoticache_cache *cache = fixture_open(), *other;
@@ -194,7 +194,7 @@ Test(trust_transfer, entries_of_one_signer_are_refused_in_one_line)
     close(fd);
 }
 
-/* Of more signers than have a line, entries are told one by one: none goes untold. */
+/* With more signers than have a line, entries are logged one by one: none is left out. */
 Test(trust_transfer, many_signers_are_all_told)
 {
     aoticache_cache *cache = fixture_open(), *other;
@@ -260,7 +260,7 @@ Test(trust_transfer, two_signatures_serve_while_a_key_is_rotated)
     close(fd);
 }
 
-/* Who has the entry gets the new key's signature with it, and no signature of somebody unknown. */
+/* A cache that has the entry gets the new key's signature for it, but no signature of an unknown key. */
 Test(trust_transfer, entry_that_is_here_gets_the_trusted_signatures_of_its_copies)
 {
     aoticache_cache *cache = fixture_open(), *other;
@@ -356,7 +356,7 @@ Test(trust_transfer, rule_says_whether_a_signature_is_needed)
     close(fd);
 }
 
-/* An old entry, well signed, must not take the place of the one that fixed it. */
+/* An old entry with a valid signature must not replace the entry that fixed it. */
 Test(trust_transfer, replayed_old_entry_is_refused)
 {
     aoticache_cache *cache = fixture_open(), *other = NULL;
@@ -371,10 +371,10 @@ Test(trust_transfer, replayed_old_entry_is_refused)
     import_one(other, old, &options, "it is older than the entry that is here");
     cr_assert(fixture_finds(other, 1, "library fixed"));
     fixture_warnings = 0;
-    options.allow_unsigned = true; /* "shall have exactly what another has" */
+    options.allow_unsigned = true; /* the target shall have exactly the entries of the source */
     import_one(other, old, &options, NULL);
     options.allow_unsigned = false;
-    import_one(other, new, &options, NULL); /* newer: it may */
+    import_one(other, new, &options, NULL); /* newer: accepted */
     cr_assert(fixture_finds(other, 1, "library fixed"));
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
@@ -420,7 +420,7 @@ Test(trust_transfer, key_that_came_along_is_trusted_only_if_asked_and_only_if_it
     cr_assert_eq(asked.times, 1); /* the second entry finds it trusted */
     aoticache_cache_close(other);
     own_folder_remove(other_path);
-    other = open_other(NULL, ann_text); /* a revoked key is not asked for */
+    other = open_other(NULL, ann_text); /* a revoked key is not asked about */
     asked = (struct asked){.answer = true};
     report = import_with(other, fd, &options);
     cr_assert_eq(report.entries, 0);
@@ -430,7 +430,7 @@ Test(trust_transfer, key_that_came_along_is_trusted_only_if_asked_and_only_if_it
     close(fd);
 }
 
-/* ---- the decision itself, as a remote asks for it ---- */
+/* ---- the decision itself, as used for a remote ---- */
 
 static aoticache_trust_verdict decide(aoticache_cache *cache, const aoticache_statement *statement,
                                       const char *signatures, const aoticache_key *wanted)
@@ -479,7 +479,7 @@ Test(trust_transfer, decision_has_a_reason_for_each_refusal)
     cr_assert_eq(decide(cache, &statement, by_bob, NULL).reason, AOTICACHE_TRUST_UNKNOWN_KEY);
     cr_assert_eq(decide(cache, &statement, by_ann, &other_key).reason, AOTICACHE_TRUST_OTHER_KEY);
     cr_assert_eq(decide(cache, &another, by_ann, &other_key).reason,
-                 AOTICACHE_TRUST_WRONG_SIGNATURE); /* a foreign one */
+                 AOTICACHE_TRUST_WRONG_SIGNATURE); /* one of another entry */
     snprintf(text, sizeof text, "%s\n%s\n", by_ann, by_ann);
     cr_assert_eq(decide(cache, &statement, text, NULL).reason, AOTICACHE_TRUST_REPEATED_SIGNATURE);
     snprintf(text, sizeof text, "%s\n\n", by_ann);
@@ -494,7 +494,7 @@ Test(trust_transfer, decision_has_a_reason_for_each_refusal)
     aoticache_cache_close(cache);
 }
 
-/* What a remote does: the statement and the signatures of an entry here, told elsewhere, and the decision there. */
+/* Acts as a remote: passes the statement and the signatures of an entry to another cache, which decides. */
 struct told {
     aoticache_statement statement;
     char producer[64];
@@ -529,7 +529,7 @@ Test(trust_transfer, statement_and_signatures_of_an_entry_are_enough_to_decide_e
     cr_assert_eq(decide(other, &told.statement, text, &key).reason, AOTICACHE_TRUST_SIGNED);
     told.statement.created_ns++;
     cr_assert_eq(decide(other, &told.statement, text, &key).reason, AOTICACHE_TRUST_WRONG_SIGNATURE);
-    /* They may be there before their entry, and wrong text changes nothing. */
+    /* Signatures may be stored before their entry, and wrong text changes nothing. */
     cr_assert_eq(aoticache_cache_add_signatures(other, &artifact, text, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_add_signatures(other, &artifact, "ann:x\n", NULL), AOTICACHE_INVALID);
     char *again = signatures_of(other, &artifact);
@@ -540,7 +540,7 @@ Test(trust_transfer, statement_and_signatures_of_an_entry_are_enough_to_decide_e
     aoticache_cache_close(cache);
 }
 
-/* A list that cannot be read may have revoked the very key that signs. */
+/* A list that cannot be read may have revoked the signing key. */
 Test(trust_transfer, damaged_list_of_revoked_keys_refuses_everything)
 {
     aoticache_cache_options options = fixture_options();
@@ -633,7 +633,7 @@ Test(trust_transfer, revoked_key_signs_nothing)
     aoticache_cache_close(cache);
 }
 
-/* The bytes are what is revoked: a signature with another name is recognised by them. */
+/* The bytes of the key are revoked: a signature with another name is recognised by them. */
 Test(trust_transfer, revoked_key_is_known_under_any_name)
 {
     aoticache_cache *cache = fixture_open(), *other;
@@ -646,7 +646,7 @@ Test(trust_transfer, revoked_key_is_known_under_any_name)
     other = open_other(ann_text, NULL);
     import_one(other, fd, NULL, NULL);
     aoticache_cache_close(other);
-    other = open_other(NULL, text); /* nobody trusts it any more */
+    other = open_other(NULL, text); /* not trusted any more */
     cr_expect_not(fixture_finds(other, 1, "library one"));
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
@@ -675,7 +675,7 @@ Test(trust_transfer, signatures_survive_a_rebuilt_index_and_go_with_their_entry)
     cr_assert(strncmp(text, "ann:", 4) == 0 && strstr(text, "\nbob:") != NULL, "%s", text);
     cr_assert_eq(fixture_verify(cache, false).wrong_signatures, 0);
 
-    other = open_other(NULL, NULL); /* a copy has them too, and needs none: the source is ours */
+    other = open_other(NULL, NULL); /* a copy has them too, and needs none: the source is our own cache */
     cr_assert_eq(aoticache_cache_merge(other, cache, NULL, NULL, NULL), AOTICACHE_OK);
     char *copied = signatures_of(other, &artifact);
     cr_assert_str_eq(copied, text);
@@ -705,9 +705,9 @@ Test(trust_transfer, repair_removes_what_only_a_revoked_key_signed)
     aoticache_digest artifacts[4];
     for (int64_t i = 1; i <= 4; i++)
         artifacts[i - 1] = artifact_of(cache, i);
-    aoticache_cache_sign(cache, &artifacts[0], ann, NULL); /* by the revoked key alone */
+    aoticache_cache_sign(cache, &artifacts[0], ann, NULL); /* signed only by the revoked key */
     aoticache_cache_sign(cache, &artifacts[1], ann, NULL);
-    aoticache_cache_sign(cache, &artifacts[1], bob, NULL); /* by another one, too; the third is not signed */
+    aoticache_cache_sign(cache, &artifacts[1], bob, NULL); /* signed by another one, too; the third is not signed */
     aoticache_cache_close(cache);
     char revoked[400], hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&artifacts[3], hex); /* the fourth is revoked itself */
@@ -716,7 +716,7 @@ Test(trust_transfer, repair_removes_what_only_a_revoked_key_signed)
     options.revoked_keys = revoked;
     cache = fixture_open_with(&options);
     cr_assert_eq(fixture_verify(cache, false).wrong_signatures, 2);
-    /* Nobody finds them before the repair either. */
+    /* Lookups do not find them before the repair either. */
     fixture_warnings = 0;
     cr_assert_not(fixture_finds(cache, 1, "library 1"));
     cr_assert_not(fixture_finds(cache, 4, "library 4"));
@@ -742,7 +742,9 @@ Test(trust_transfer, repair_removes_what_only_a_revoked_key_signed)
     aoticache_cache_close(cache);
 }
 
-/* The user's file counts as the options do; one that cannot be read keeps back what came from elsewhere, and nothing else. */
+/*
+ * The user's file is used like the options; if it cannot be read, entries from elsewhere are not found, and only those.
+ */
 Test(trust_transfer, lookups_heed_the_users_file_of_revoked_keys)
 {
     static const char *const files[] = {NULL, "# none\n", "ann\n", "ann:not-base64\n"};
@@ -799,7 +801,7 @@ Test(trust_transfer, damaged_file_of_signatures_is_found_and_set_aside)
 
 /* ---- settings ---- */
 
-/* As if the machine's file said so: the origin tells. */
+/* As if the machine's file had it: the origin says so. */
 Test(trust_transfer, what_the_machine_requires_nobody_takes_back)
 {
     aoticache_config *config = NULL;
@@ -849,7 +851,7 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     aoticache_config_free(config);
 }
 
-/* It may be the one that matters. */
+/* The unreadable revocation may be the relevant one. */
 Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses_everything)
 {
     aoticache_cache *cache = fixture_open(), *other;

@@ -1,7 +1,7 @@
 /*
- * What a process may not or cannot read is no damage: it is a miss, it stays, and it is named.
+ * Files that a process may not or cannot read are not damaged: lookups miss, the files stay, and messages name them.
  *
- * The tests become a user that may not read, and root again to look at what is there.
+ * The tests become a user that may not read, and root again to check the result.
  */
 #include <sys/resource.h>
 
@@ -47,7 +47,7 @@ static void become(uid_t user)
     cr_assert_eq(seteuid(user), 0);
 }
 
-/* The directory is the other user's, then. */
+/* Opens the cache as root; the directory then belongs to the other user. */
 static aoticache_cache *open_as_root(void)
 {
     aoticache_cache_options options = fixture_options();
@@ -65,7 +65,7 @@ static void setup(void)
         become(0);
     }
     fixture_setup();
-    setenv("HOME", fixture_root, 1); /* the configuration of whoever runs the tests is not to be read */
+    setenv("HOME", fixture_root, 1); /* the configuration of the user who runs the tests must not be read */
     setenv("XDG_CONFIG_HOME", fixture_root, 1);
     if (geteuid() != 0)
         cr_skip_test("only root can become a user who may not read");
@@ -73,14 +73,14 @@ static void setup(void)
 
 static void teardown(void)
 {
-    bool is_root = geteuid() == 0 || seteuid(0) == 0; /* it cannot where root did not run this, and nothing was done */
+    bool is_root = geteuid() == 0 || seteuid(0) == 0; /* fails if root did not run this, and nothing was done then */
     (void)is_root;
     fixture_teardown();
 }
 
 TestSuite(unreadable, .init = setup, .fini = teardown);
 
-/* The folder of an object, which only root may enter from now on; the rest is the other user's. */
+/* Makes the directory of an object one that only root may enter; everything else belongs to the other user. */
 static const char *shut_folder_of(const char *text)
 {
     static char folder[4400];
@@ -135,7 +135,7 @@ Test(unreadable, new_index_is_built_without_it_and_says_so)
     snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
     cr_assert_eq(unlink(path), 0);
     aoticache_cache *cache;
-    /* Every folder of objects but the library's: so the manifest, too. */
+    /* Every directory of objects except the library's, so that of the manifest too. */
     for (int i = 0; i < 256; i++) {
         snprintf(path, sizeof path, "%s/objects/%02x", fixture_cache, i);
         if (access(path, F_OK) == 0) {
@@ -251,7 +251,7 @@ Test(unreadable, all_of_objects_is_named_once)
     char path[4400];
     snprintf(path, sizeof path, "%s/objects", fixture_cache);
     give(path, 0);
-    static const mode_t modes[] = {0700, 0744, 0711}; /* shut; its names can be seen; they can be guessed */
+    static const mode_t modes[] = {0700, 0744, 0711}; /* closed; names can be listed; names can be guessed */
     for (size_t i = 0; i < 3; i++) {
         cr_assert_eq(chmod(path, modes[i]), 0);
         become(SOMEBODY);

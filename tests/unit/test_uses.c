@@ -1,5 +1,5 @@
 /*
- * How often libraries were called: exact, whatever threads count at once, end, or are left behind by a fork.
+ * How often libraries were called: exact even if threads count concurrently, end, or are lost in a fork.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

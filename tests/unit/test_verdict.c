@@ -1,4 +1,4 @@
-/* Unit tests of eager/holder/verdict.c: kernels that must earn their place. The clock that calls are timed by is the test's. */
+/* Unit tests of eager/holder/verdict.c: kernels that are used only if faster. Calls are timed with the test's clock. */
 #include "cache/eager_face.h"
 #include "holder_fixture.h"
 
@@ -9,12 +9,12 @@
 
 TestSuite(verdict, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
-/* Every reading is so much later than the one before: that is how long a call takes that is timed by two. */
+/* The time between two readings of the clock, which is the time of a call, for kernel and fallback. */
 static uint64_t fake_ns, kernel_takes, fallback_takes;
 static uint32_t threads = 4;
 static size_t readings;
 
-/* Blocks of a trial go kernel, fallback, fallback, kernel; each call reads the clock twice. */
+/* Reads the clock. Blocks of a trial are kernel, fallback, fallback, kernel; each call reads the clock twice. */
 static uint64_t fake_clock(void)
 {
     size_t block = readings / 2 / AOTICACHE_TRIAL_BLOCK;
@@ -49,7 +49,7 @@ static void begin_judging(uint64_t kernel_ns, uint64_t fallback_ns)
     open_holder();
 }
 
-/* Calls, and says how many the kernel answered. Any answer is right, and one of the two. */
+/* Calls; returns how many calls the kernel answered. Each result must be that of kernel or fallback. */
 static int kernels_of(int calls)
 {
     int before = atomic_load(&fallbacks), answered = 0;
@@ -65,7 +65,7 @@ static int kernels_of(int calls)
     return answered;
 }
 
-/* The miss, which compiles, and a trial to its end. */
+/* Plays the miss, which compiles, and a trial to its end. */
 static void play_trial(void)
 {
     kernels_of(1);
@@ -238,7 +238,7 @@ Test(verdict, kernel_that_lost_and_was_collected_is_not_compiled_again)
     end_all();
 }
 
-/* Kernels answer so many of the calls with a tensor of this many rows. */
+/* Returns how many of the calls with a tensor of `rows` rows kernels answer. */
 static int kernels_of_rows(int64_t rows, int calls)
 {
     test_tensor *tensor = tensor_create(2, SIZES(rows, 5));
@@ -264,14 +264,14 @@ Test(verdict, dynamic_kernel_is_judged_for_each_class_of_sizes)
     kernel_takes = 100000;
     fallback_takes = 1000;
     open_holder();
-    kernels_of_rows(2, 100); /* 10 elements: it loses */
+    kernels_of_rows(2, 100); /* 10 elements: the kernel is slower */
     cr_expect_eq(hook.compiles, 1);
     cr_expect_eq(counts_now().judged, 1);
     cr_expect_eq(kernels_of_rows(2, 20), 0);
     cr_expect_eq(kernels_of_rows(3, 20), 0, "15 are of the same class");
     kernel_takes = 500;
     readings = 0;
-    kernels_of_rows(40, 100); /* 200 elements: it wins */
+    kernels_of_rows(40, 100); /* 200 elements: the kernel is faster */
     cr_expect_eq(counts_now().judged, 2);
     cr_expect_eq(kernels_of_rows(40, 20), 20);
     cr_expect_eq(kernels_of_rows(41, 20), 20, "as many");

@@ -99,7 +99,7 @@ Test(verify, entries_the_index_lacks_are_put_back)
     char path[4400], kept[4400];
     snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
     snprintf(kept, sizeof kept, "%s/objects.kept", fixture_root);
-    /* An index without entries, as a restored older one would be. */
+    /* Make an index without entries, like a restored older one. */
     char objects[4400];
     snprintf(objects, sizeof objects, "%s/objects", fixture_cache);
     cr_assert_eq(rename(objects, kept), 0);

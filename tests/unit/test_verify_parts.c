@@ -1,5 +1,6 @@
 /*
- * Verification in parts: quick, in several threads, stopped and resumed; entries, links, marks and the index itself.
+ * Verification in parts: quick, in several threads, stopped and resumed; entries, links, pins and tags, and the index
+ * itself.
  */
 #include "cache_fixture.h"
 
@@ -121,10 +122,10 @@ Test(verify_parts, any_number_of_threads_finds_the_same)
     cr_assert_eq(report.entries, MANY - 4);
     report = VERIFY();
     cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", seen);
-    cr_assert_eq(report.unreferenced, 4); /* the manifests, and no library: that of a missing one is gone, too */
+    cr_assert_eq(report.unreferenced, 4); /* the manifests, no libraries: that of a missing one is gone, too */
 }
 
-/* ---- stopping and going on ---- */
+/* ---- stopping and resuming ---- */
 
 static bool stop_at_once(void *user, uint64_t done, uint64_t all)
 {
@@ -133,7 +134,7 @@ static bool stop_at_once(void *user, uint64_t done, uint64_t all)
     return --*calls > 0;
 }
 
-/* The state of a run that had looked at the objects up to this one. */
+/* Writes the state of a run that had checked the objects up to this one. */
 static void write_state(const char *cursor, unsigned folder, int quick, int repair, const char *damaged)
 {
     char text[1024];
@@ -188,7 +189,7 @@ Test(verify_parts, resumed_run_goes_on_behind_the_cursor)
     cr_assert_lt(count_after_middle(), 2 * MANY);
     cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", seen);
     write_state(middle, 0x7f, 0, 0, "0");
-    cr_assert_eq(VERIFY().objects, 2 * MANY); /* not asked to */
+    cr_assert_eq(VERIFY().objects, 2 * MANY); /* not requested */
 }
 
 Test(verify_parts, state_of_another_kind_is_not_taken_up)
@@ -212,7 +213,7 @@ Test(verify_parts, odd_states_begin_at_the_beginning)
         write_state(cursors[i], 0x7f, 0, 0, "0");
         cr_assert_eq(VERIFY(.resume = true).objects, 20);
     }
-    write_state("-", 0, 0, 0, "0"); /* this one is right: nothing was done */
+    write_state("-", 0, 0, 0, "0"); /* a valid state in which nothing was done */
     cr_assert_eq(VERIFY(.resume = true).objects, 120);
     write_state(middle, 999, 0, 0, "0");
     cr_assert_eq(VERIFY(.resume = true).objects, 20);
@@ -230,7 +231,7 @@ static bool stop_in_the_middle(void *user, uint64_t done, uint64_t all)
     return done < *(uint64_t *)user;
 }
 
-/* Whatever each part does, together they look at everything once. */
+/* Whatever each part does, together they check everything once. */
 Test(verify_parts, parts_add_up_to_the_whole)
 {
     put_many(MANY);
@@ -318,7 +319,7 @@ Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_built_a
         report = VERIFY();
         cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s: %s", damage[i], seen);
         cr_assert(fixture_finds(cache, 1, "library one"));
-        aoticache_cache_close(cache); /* an index may be replaced so often only while it is open */
+        aoticache_cache_close(cache); /* an index may be replaced only this often while it is open */
         cache = fixture_open();
     }
 }
@@ -363,10 +364,10 @@ Test(verify_parts, check_of_the_index_can_be_stopped)
     cr_assert(completed);
     aoticache_status status =
         aoticache_index_check_integrity(aoticache_cache_index(cache), true, never, NULL, &completed, &error);
-    cr_assert_eq(status, AOTICACHE_OK, "%s", error.message); /* with so few entries it may end before it asks */
+    cr_assert_eq(status, AOTICACHE_OK, "%s", error.message); /* with few entries it may end before its first callback */
 }
 
-/* ---- links and marks ---- */
+/* ---- links, pins and tags ---- */
 
 static void put_with_side_file(char ret_folder[4400])
 {

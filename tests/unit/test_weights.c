@@ -1,7 +1,7 @@
 /*
- * Where the weights of a kernel library written in C may lie (runtime/kernel.h): appended to it by
- * scripts/append-weights, in a file beside it or in a directory of the host's, in the host's memory. What is said of
- * kernels for a device that is not asked for.
+ * Where the weights of a kernel library written in C may be stored (runtime/kernel.h): appended to it by
+ * scripts/append-weights, in a file next to it or in a directory of the host's, in the host's memory. Also the message
+ * for kernels of another device.
  */
 #include "kernel_fixture.h"
 
@@ -9,7 +9,7 @@ enum { BLOB_BYTES = 192 };
 
 static const int64_t three[] = {3};
 
-/* The blob of tests/unit/kernels/linear.c: weight 2, bias 1, traced 100, each at a multiple of 64 bytes. */
+/* Fills the blob of tests/unit/kernels/linear.c: weight 2, bias 1, traced 100, each at a multiple of 64 bytes. */
 static void fill_blob(float blob[BLOB_BYTES / 4])
 {
     memset(blob, 0, BLOB_BYTES);
@@ -100,7 +100,7 @@ Test(weights, a_library_that_is_cut_off_or_has_none_says_both_sizes)
     snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/few", kernel_folder, kernel_folder);
     run_command(command);
     KERNEL_FAILS(create_in(NULL, &container), "64 bytes of weights, the kernel has 192");
-    /* Something cut out of the middle: the end is there. */
+    /* The middle is cut out, the end is there. */
     shell("head -c 20000 copy.so > kernel.so && tail -c 32 copy.so >> kernel.so");
     cr_assert_neq(create_in(NULL, &container), 0);
     cr_assert_null(container);

@@ -1,7 +1,7 @@
 /*
- * Unit tests of eager/hook/worker.c, eager/hook/python.c and eager/hook/worker.py: first with shell scripts in the place of Python,
- * which misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it
- * is there.
+ * Unit tests of eager/hook/worker.c, eager/hook/python.c and eager/hook/worker.py: first with shell scripts in place of
+ * Python, which misbehave as no Python would; then worker.py itself with a fake torch; last with PyTorch, if it is
+ * installed.
  */
 #include "compiler_macros.h"
 #include "eager/hook/internal.h"
@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-/* What Python and PyTorch keep for their user and in TMPDIR is the test's own, too. */
+/* Begins. Files that Python and PyTorch keep for their user and in TMPDIR are private to the test, too. */
 static void begin(void)
 {
     fixture_begin();
@@ -26,7 +26,7 @@ TestSuite(worker, .init = begin, .fini = fixture_end, .timeout = 900);
 #define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
 #define SHELL "#!/bin/sh\n"
 #define HELLO "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
-/* Reads a request, sets id and directory, makes a library and notes its own number beside it. */
+/* Reads a request, sets id and directory, makes a library and writes its process number next to it. */
 #define ASK                                                                              \
     "read -r request || exit 0\n"                                                        \
     "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"                   \
@@ -35,7 +35,7 @@ TestSuite(worker, .init = begin, .fini = fixture_end, .timeout = 900);
 #define GOOD \
     "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"k.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
 
-/* A Python that is the script, with packages beside it as Python has them. Returns the program. */
+/* Makes a fake Python from the script, with packages next to it as Python has them. Returns the program. */
 static const char *make_python(const char *script)
 {
     make_folder("py");
@@ -79,7 +79,7 @@ static aoticache_status compile(aoticache_hook *hook, struct delivery *delivery,
     return status;
 }
 
-/* The number that the scripts above write beside their kernel: their own. */
+/* Returns the process number that the scripts above write next to their kernel. */
 static pid_t worker_of(const struct delivery *delivery)
 {
     char path[PATH_MAX];
@@ -226,7 +226,7 @@ Test(worker, timeout_kills_the_group_and_the_next_one_works)
              SHELL HELLO "if [ ! -e %s/once ]; then read -r request; sleep 300 & echo $! > %s/once; wait; fi\n",
              test_folder, test_folder);
     strcat(script, "while :; do\n" ASK GOOD "done\n");
-    aoticache_hook *hook = make_hook(make_python(script), 3); /* it must have come to its sleep by then */
+    aoticache_hook *hook = make_hook(make_python(script), 3); /* it must be sleeping by then */
     struct delivery delivery;
     aoticache_error error;
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED);
@@ -236,7 +236,7 @@ Test(worker, timeout_kills_the_group_and_the_next_one_works)
     aoticache_hook_free(hook);
 }
 
-/* What a worker may do wrong, and a word that the message must have. */
+/* Errors of a worker, and a word that the message must have. */
 static const char *const wrong_scripts[][2] = {
     {SHELL, "exited with status 0"},
     {SHELL "echo no torch today >&2; exit 1\n", "no torch today"},
@@ -318,7 +318,7 @@ Test(worker, threads_take_turns)
 
 /* ---- several workers ---- */
 
-/* A hook of `workers`, whose workers note when a compile begins and how many run then. */
+/* Makes a hook of `workers` workers, which record when a compile begins and how many run then. */
 static aoticache_hook *make_pool(uint32_t workers, const char *script)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
@@ -350,7 +350,7 @@ static size_t count_lines(const char *text)
     return count;
 }
 
-/* Each compile waits until three are at it, so that fewer workers would not come to an end. */
+/* Each compile waits until three are running, so fewer workers would never end. */
 Test(worker, as_many_compile_at_once_as_there_are_workers)
 {
     char script[PATH_MAX * 3 + 1024];
@@ -401,7 +401,7 @@ static aoticache_status take_output(void *user, const aoticache_product *product
     return AOTICACHE_OK;
 }
 
-/* What it said at its start or in an earlier compile is not of this one. */
+/* Output from its start or from an earlier compile does not belong to this one. */
 Test(worker, output_is_of_one_compile)
 {
     aoticache_hook *hook = make_hook(
@@ -472,7 +472,7 @@ Test(worker, child_of_a_fork_has_one_of_its_own)
 
 /* ---- worker.py with a torch that only sleeps ---- */
 
-/* A torch whose export starts a process, notes both numbers, and does not come back. */
+/* Makes a torch whose export starts a process, records both numbers, and does not return. */
 static void make_sleeping_torch(void)
 {
     char text[PATH_MAX * 2 + 512];
@@ -499,7 +499,8 @@ static void make_sleeping_torch(void)
 }
 
 /*
- * A host in a process of its own, in the middle of a compile. held: with a fork that keeps the worker's channel open.
+ * Starts a host in a separate process, in the middle of a compile. held: with a fork that keeps the worker's channel
+ * open.
  */
 static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
 {
@@ -633,7 +634,7 @@ Test(worker, script_knows_options_of_both_architectures)
     }
 }
 
-/* A fake of inductor's list: with SVE of one length it has that alone. */
+/* A fake of Inductor's list: with SVE of one length it has only that length. */
 Test(worker, script_never_compiles_for_one_length_of_vectors)
 {
     if (system("command -v python3 >/dev/null") != 0)
@@ -658,7 +659,10 @@ Test(worker, script_never_compiles_for_one_length_of_vectors)
 
 /* ---- PyTorch itself ---- */
 
-/* What PyTorch makes once for all processes (its precompiled headers, the machine's instructions) stays in the build. */
+/*
+ * Keeps files that PyTorch makes once for all processes (its precompiled headers, the machine's instructions) in the
+ * build directory.
+ */
 static void share_folders_of_pytorch(void)
 {
     const char *names[][2] = {{"TORCHINDUCTOR_CACHE_DIR", "inductor-cache"}, {"TMPDIR", "inductor-cache/tmp"}};
@@ -698,7 +702,7 @@ static void check_unsupported(aoticache_hook *hook, const char *op, int32_t layo
     aoticache_request_free(request);
 }
 
-/* One process, two compiles: a strided input with a weight and keyword, and what is no operator. */
+/* One process, two compiles: a strided input with a weight and keyword, and a name that is not an operator. */
 Test(worker, pytorch_compiles_what_then_runs_here)
 {
     aoticache_hook *hook = make_real_hook(NULL);

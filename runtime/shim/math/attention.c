@@ -58,7 +58,7 @@ struct attention {
 /* One block of queries, and the state of its rows. */
 struct block {
     int64_t batch, head, first, rows;
-    char *query, *key, *value; /* converted tiles; unused where operands are used as they are */
+    char *query, *key, *value; /* converted tiles; unused if operands need no conversion */
     char *scores, *sums_of_values, *mask;
     char *weights; /* scores as bfloat16, for tiles */
     double max[BLOCK_QUERIES], sum[BLOCK_QUERIES];

@@ -9,7 +9,7 @@
 #include "runtime/shim/math/internal.h"
 
 /*
- * Rows, columns and depth of a product are multiples of this many elements; packed blocks have SHIM_TILE_BLOCK_BYTES.
+ * Rows, columns and depth are multiples of SHIM_TILE_SIZE elements; packed blocks have SHIM_TILE_BLOCK_BYTES.
  */
 enum { SHIM_TILE_SIZE = 32, SHIM_TILE_BLOCK_BYTES = 1024 };
 

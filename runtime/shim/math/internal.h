@@ -155,7 +155,7 @@ struct matmul_problem {
     int64_t rows, columns, depth;           /* out is rows x columns, a is rows x depth */
     struct matmul_matrix a, b, addend, out; /* addend.data NULL: none */
     double alpha, beta;
-    int64_t batches; /* number of products in the call, 0 or 1: only this; the choice of a library depends on it */
+    int64_t batches; /* matrices in the call, 0 or 1: only this one; the choice of a library depends on it */
 };
 
 /* Returns the bytes of workspace that aoticache_shim_matmul_run needs, aligned to 64. */

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-/* The operands of one call; addend is NULL for plain products. */
+/* The operands of one call; addend is NULL if there is none. */
 struct product {
     struct shim_tensor *out, *addend, *a, *b;
     double beta, alpha;

@@ -79,7 +79,7 @@ struct quantized_operands {
     int64_t unary_scalar_count;
 };
 
-/* Those of the arguments that every exported function has, under these names. */
+/* The arguments that every exported function has, under these names. */
 #define QUANTIZED_OPERANDS                                                                                          \
     .x = X, .x_scale = act_scale, .x_zero_point = act_zero_point, .weight = onednn_weight, .scales = weight_scales, \
     .zero_points = weight_zero_points, .bias = shim_optional(B), .output_scale = output_scale,                      \

@@ -16,7 +16,7 @@ enum { ENGINE_WORDS = 624 };
 struct random_engine {
     uint32_t words[ENGINE_WORDS];
     uint32_t used;   /* words already used */
-    bool has_normal; /* normal numbers come in pairs; the second is kept for the next call */
+    bool has_normal; /* normal numbers are made in pairs; the second is kept for the next call */
     double next_normal;
 };
 

@@ -228,7 +228,7 @@ static void order_strides(const struct layout *l, const int order[MAX_NDIM], int
     }
 }
 
-/* Makes a tensor of the ordered elements; `sizes` are PyTorch's. */
+/* Makes a tensor of the ordered elements; `sizes`: as in PyTorch. */
 static AOTITorchError make_unpacked(const char *function, const void *data, int64_t ndim, const int64_t *sizes,
                                     int32_t dtype, const uint8_t *metadata, int64_t metadata_bytes,
                                     AtenTensorHandle *ret_tensor)

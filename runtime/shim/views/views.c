@@ -1,7 +1,7 @@
 /*
  * shim/views/views: tensors over the storage of another one: views with given sizes and strides, operators that return
  * a tensor with another shape but the same elements, and operators that change the shape of the tensor itself. reshape
- * copies if no view has the shape.
+ * copies if no view is possible.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

@@ -1,4 +1,4 @@
-/* A process that does nothing but say how much memory it has. */
+/* A process that does nothing except print its memory use. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
- * A provider of aoti_torch_* that does nothing: every tensor is one of two static ones with static memory. A library that
- * runs over it spends its time in its own code alone; bench_kernel subtracts that from a run over the real shim.
+ * A provider of aoti_torch_* that does nothing: every tensor is one of two static ones with static memory. A library
+ * that runs over it spends its time only in its own code; bench_kernel subtracts that from a run over the real shim.
  *
- * Good for one kind of library: float32[2, 3] in, float32[2, 3] out, no constants.
+ * Works for one kind of library: float32[2, 3] in, float32[2, 3] out, no constants.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * For bench_models.py: the time from nothing to a model's first output, in a process of its own without PyTorch.
+ * For bench_models.py: measures the time from the start to a model's first output, in a separate process without
+ * PyTorch.
  *
  *     open_model copy CACHE NAME FOLDER         the model's library, list and files of weights, as plain files
  *     open_model ours CACHE NAME INPUT...       cache, model, first run; prints nanoseconds and the sum of the outputs
@@ -138,7 +139,7 @@ static int copy(const char *directory, const char *name, const char *folder)
     return 0;
 }
 
-/* ---- what a program does without a cache ---- */
+/* ---- a program without a cache ---- */
 
 typedef struct functions {
 #define MEMBER(name) __typeof__(&name) name;

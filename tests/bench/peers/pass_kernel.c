@@ -1,7 +1,7 @@
 /* The kernel that costs nothing, for bench_container: its input becomes its output. */
 #include "runtime/kernel.h"
 
-/* Also called without the container around it. */
+/* The kernel; also called without its container. */
 AOTICACHE_ABI_EXPORT AOTIRuntimeError bench_body(aoticache_kernel_call *call);
 AOTICACHE_ABI_EXPORT AOTIRuntimeError bench_body(aoticache_kernel_call *call)
 {

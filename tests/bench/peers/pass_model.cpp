@@ -1,5 +1,5 @@
 // The kernel that costs nothing, for bench_container, in PyTorch's own container: compiled with PyTorch's headers and,
-// for the exported functions, its interface.cpp, where they are there.
+// for the exported functions, its interface.cpp, if they are installed.
 #include <torch/csrc/inductor/aoti_runtime/interface.h>
 #include <torch/csrc/inductor/aoti_runtime/model_container.h>
 

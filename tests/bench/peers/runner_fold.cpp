@@ -1,5 +1,5 @@
 /*
- * What PyTorch's C++ runner has and its Python class has not: folding. A Python module beside torch's own, for
+ * Folding, which PyTorch's C++ runner has and its Python class lacks: a Python module in addition to torch's own, for
  * tests/python/test_runner_battery.py, which compiles it.
  */
 #include <pybind11/pybind11.h>

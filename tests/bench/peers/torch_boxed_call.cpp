@@ -1,6 +1,6 @@
 /*
- * PyTorch's dispatcher, timed from C: bench_dispatcher.c compiles this beside the libtorch of the virtual environment.
- * The kernel is boxed and empty but for taking its two tensors off the stack; one call puts them on and calls.
+ * PyTorch's dispatcher, timed from C: bench_dispatcher.c compiles this with the libtorch of the virtual environment.
+ * The kernel is boxed and only pops its two tensors from the stack; one call pushes them and calls.
  */
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -32,7 +32,10 @@ double since(std::chrono::steady_clock::time_point begin)
 
 } // namespace
 
-/* Defines operators f0, f1, ... of `space`, each with one kernel for CPU. Nanoseconds; negative if something throws. */
+/*
+ * Defines operators f0, f1, ... of `space`, each with one kernel for CPU. Returns nanoseconds; negative if something
+ * throws.
+ */
 EXPORTED double torch_register(const char *space, int operators, int leaving)
 {
     try {
@@ -64,13 +67,13 @@ EXPORTED double torch_register(const char *space, int operators, int leaving)
 }
 
 /*
- * Nanoseconds of one call, putting its arguments on included; in turn over the first `operators` of those registered
- * last.
+ * Returns the nanoseconds of one call, pushing its arguments included; in turn over the first `operators` of those
+ * registered last.
  */
 EXPORTED double torch_call(int operators, int calls)
 {
     try {
-        at::InferenceMode guard; /* tensors without autograd keys: the kernel is the first thing that a call reaches */
+        at::InferenceMode guard; /* tensors without autograd keys: a call reaches the kernel directly */
         const at::Tensor a = at::ones({1}), b = at::ones({1});
         torch::jit::Stack stack;
         stack.reserve(8);
@@ -88,7 +91,7 @@ EXPORTED double torch_call(int operators, int calls)
     }
 }
 
-/* The same with a kernel that leaves its arguments: the call alone, without the counting of references. */
+/* Does the same with a kernel that leaves its arguments: only the call, without counting references. */
 EXPORTED double torch_call_leaving(int operators, int calls)
 {
     try {

@@ -1,5 +1,5 @@
 /*
- * PyTorch's C++ runner, timed from C: bench_runner.c compiles this beside the libtorch of the virtual environment.
+ * PyTorch's C++ runner, timed from C: bench_runner.c compiles this with the libtorch of the virtual environment.
  */
 #include <ATen/ATen.h>
 #include <chrono>
@@ -16,7 +16,7 @@ extern "C" __attribute__((visibility("default"))) void *torch_runner_create(cons
     }
 }
 
-/* Nanoseconds of one run, the output's end included; negative if it throws. */
+/* Returns the nanoseconds of one run, freeing the output included; negative if it throws. */
 extern "C" __attribute__((visibility("default"))) double torch_runner_measure(void *runner, int runs)
 {
     try {
