@@ -20,7 +20,7 @@
 typedef struct aoticache_run_lock {
     atomic_bool single;     /* a run is on the fast path */
     atomic_bool settled;    /* the active constants need no folding before a run: one succeeded since they changed */
-    atomic_uint registered; /* threads in the second stage, plus one if the fast path is never taken */
+    atomic_uint registered; /* registered threads, plus one if the fast path is never taken */
     atomic_uint inside;     /* runs in the second stage, and two flag bits */
     atomic_uint waiting;    /* runs that wait to be inside */
     atomic_uint starving; /* of these, those that have waited for some ten milliseconds: no other run overtakes them */

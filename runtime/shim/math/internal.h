@@ -327,8 +327,8 @@ AOTITorchError aoticache_shim_convolve(const char *function, struct convolution 
 bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct image *weight);
 
 /*
- * Returns whether each input channel has its own kernel and produces one channel; and convolves then. False from the
- * latter: out of memory.
+ * Tests whether each input channel has its own kernel and produces one channel, and convolves in this case. The latter
+ * returns false if out of memory.
  */
 bool aoticache_shim_is_depthwise(const struct convolution *c);
 bool aoticache_shim_convolve_depthwise(const struct convolution *c, const struct image *weight);

@@ -419,7 +419,7 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
 {
     struct job job = {.problem = problem, .kernel = find_kernel(), .groups = groups};
     if (job.kernel == NULL || !is_possible(problem) || !is_worth_keeping(job.kernel, problem) ||
-        (groups != NULL && problem->columns % (groups->count * job.kernel->columns) != 0)) /* one group a panel */
+        (groups != NULL && problem->columns % (groups->count * job.kernel->columns) != 0)) /* one group per panel */
         return false;
     const struct kept *kept = find_kept(problem, packed);
     if (kept == NULL)
