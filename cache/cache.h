@@ -1,22 +1,22 @@
 /*
  * cache: the content-addressed cache of compiled kernel libraries on this machine.
  *
- * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and through index/ the index. Looks entries
- * up by key, hands out verified descriptors, stores what compile hooks produce, makes every compile happen once across
- * threads and processes, and throws away what nobody uses. Knows nothing of how a library is loaded or run.
+ * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and (through index/) the index. Looks up
+ * entries by key, returns verified descriptors, stores the products of compile hooks, makes every compile happen only once
+ * across threads and processes, and removes unused entries. It does not load or run libraries.
  *
  * Versions: a newer library may migrate the index while the cache is open here. From then on every function that needs the
  * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
  *
  * Thread safety: any number of threads may use an aoticache_cache concurrently, and any number of processes a directory.
- * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; what the parent had
- * not flushed stays with the parent. No lock is held while the caller's code runs, except for the lease of a key during its
- * compile.
+ *                Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use;
+ *                counts that the parent had not flushed stay with the parent. No lock is held while the caller's code runs,
+ *                except for the lease of a key during its compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
  * rename a directory above it (docs/store.md lists what is accepted). A directory that fails these checks is refused with
- * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the directory
- * are never followed.
+ * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the
+ * directory are never followed, whatever allow_shared is.
  *
  * Users include <aoticache.h>.
  */
