@@ -9,9 +9,9 @@
  * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
  *
  * Thread safety: any number of threads may use an aoticache_cache concurrently, and any number of processes a directory.
- *                Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use;
- *                counts that the parent had not flushed stay with the parent. No lock is held while the caller's code runs,
- *                except for the lease of a key during its compile.
+ * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; counts that
+ * the parent had not flushed stay with the parent. No lock is held while the caller's code runs, except for the lease of a
+ * key during its compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
  * rename a directory above it (docs/store.md lists what is accepted). A directory that fails these checks is refused with
@@ -287,14 +287,14 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
 
 /*
  * Finds or compiles a kernel; this is the main path. It looks up; on a miss it takes the lease of the key, looks up again,
- *                compiles, stores. Other threads and processes that request the same key meanwhile wait for that compile
- *                instead of starting one. If the compiling process dies, one of the waiting processes takes over. A compile
- *                that failed less than failure_ttl_seconds ago is not tried again: its message is returned.
+ * compiles, stores. Other threads and processes that request the same key meanwhile wait for that compile instead of
+ * starting one. If the compiling process dies, one of the waiting processes takes over. A compile that failed less than
+ * failure_ttl_seconds ago is not tried again: its message is returned.
  *
- * Where the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
+ * If the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
  *
- * Returns: OK, INVALID, NO_MEMORY, COMPILE_FAILED (message: the compiler's), UNSUPPORTED, LOCKED (waited
- * compile_timeout_ms for another's compile), IO.
+ * Returns: OK, INVALID, NO_MEMORY, COMPILE_FAILED (message: the compiler's), UNSUPPORTED, LOCKED (waited compile_timeout_ms
+ *          for another process's compile), IO.
  */
 AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
                                                               aoticache_compile_fn compile_hook, void *user,
@@ -316,8 +316,7 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(
  *
  * ret_fetched: may be NULL; false if the cache had it already.
  * Returns: OK, NOT_FOUND (no remote has an entry that this machine may run, or none answers), INVALID, IO, DENIED (the
- *          directory
- * cannot be written), LOCKED, NO_MEMORY.
+ *          directory cannot be written), LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticache_request *request,
                                                         bool *ret_fetched, aoticache_error *ret_error);
