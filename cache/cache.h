@@ -251,7 +251,7 @@ typedef struct aoticache_product {
     uint64_t compile_ns;
     const char *output;   /* the compiler's output, stored with the entry (64 KiB at most); may be NULL */
     const char *metadata; /* one line for the producer's own use, stored unchanged (2 MiB at most); may be NULL */
-    const char *fallback; /* why it was not built for this container but in the producer's usual way; NULL: it was */
+    const char *fallback; /* why the producer's own container was used and not this library's; NULL: it was not */
     /*
      * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For small files that are read
      * and not loaded. A file of more than 1 MiB is stored separately anyway. INVALID with several files.
