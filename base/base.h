@@ -113,8 +113,8 @@ AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error,
                                                          ...) AOTICACHE_PRINTF(3, 4);
 
 /*
- * Frees memory that a function of this library returned to be freed with free(): for programs that have no free(), or whose
- * free() is not that of this library. NULL is allowed; preserves errno.
+ * Frees memory that a function of this library returned and that must be freed with free(): for programs that have no
+ * free(), or a different one than this library. NULL is allowed; preserves errno.
  */
 AOTICACHE_API void aoticache_free(void *text);
 

@@ -21,7 +21,7 @@ struct aoticache_read_ahead {
     size_t read, taken; /* numbers of pieces; the caller works on the last piece that it took */
     bool is_stopped;
     ssize_t sizes[PIECES]; /* the last size is 0 or -1 */
-    int error;             /* errno of a piece whose size is -1 */
+    int error;             /* errno of a piece with size -1 */
     uint8_t bytes[PIECES][PIECE_BYTES];
 };
 

@@ -1,22 +1,22 @@
 /*
  * cache: the content-addressed cache of compiled kernel libraries on this machine.
  *
- * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and through index/ the index. Looks entries
- * up by key, hands out verified descriptors, stores what compile hooks produce, makes every compile happen once across
- * threads and processes, and throws away what nobody uses. Knows nothing of how a library is loaded or run.
+ * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and (through index/) the index. Looks up
+ * entries by key, returns verified descriptors, stores the products of compile hooks, makes every compile happen only once
+ * across threads and processes, and removes unused entries. It does not load or run libraries.
  *
  * Versions: a newer library may migrate the index while the cache is open here. From then on every function that needs the
  * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
  *
  * Thread safety: any number of threads may use an aoticache_cache concurrently, and any number of processes a directory.
- * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; what the parent had
- * not flushed stays with the parent. No lock is held while the caller's code runs, except for the lease of a key during its
- * compile.
+ * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; counts that
+ * the parent had not flushed stay with the parent. No lock is held while the caller's code runs, except for the lease of a
+ * key during its compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
  * rename a directory above it (docs/store.md lists what is accepted). A directory that fails these checks is refused with
- * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the directory
- * are never followed.
+ * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the
+ * directory are never followed, whatever allow_shared is.
  *
  * Users include <aoticache.h>.
  */
@@ -250,7 +250,7 @@ typedef struct aoticache_product {
     uint64_t compile_ns;
     const char *output;   /* the compiler's output, stored with the entry (64 KiB at most); may be NULL */
     const char *metadata; /* one line for the producer's own use, stored unchanged (2 MiB at most); may be NULL */
-    const char *fallback; /* why it was not built for this container but in the producer's usual way; NULL: it was */
+    const char *fallback; /* why the producer's own container was used and not this library's; NULL: it was not */
     /*
      * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For small files that are read
      * and not loaded. A file of more than 1 MiB is stored separately anyway. INVALID with several files.
@@ -286,9 +286,9 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
 
 /*
  * Finds or compiles a kernel; this is the main path. It looks up; on a miss it takes the lease of the key, looks up again,
- *                compiles, stores. Other threads and processes that request the same key meanwhile wait for that compile
- *                instead of starting one. If the compiling process dies, one of the waiting processes takes over. A compile
- *                that failed less than failure_ttl_seconds ago is not tried again: its message is returned.
+ * compiles, stores. Other threads and processes that request the same key meanwhile wait for that compile instead of
+ * starting one. If the compiling process dies, one of the waiting processes takes over. A compile that failed less than
+ * failure_ttl_seconds ago is not tried again: its message is returned.
  *
  * If the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
  *
@@ -309,8 +309,7 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
  *
  * ret_fetched: may be NULL; false if the cache had it already.
  * Returns: OK, NOT_FOUND (no remote has an entry that this machine may run, or none answers), INVALID, IO, DENIED (the
- *          directory
- * cannot be written), LOCKED, NO_MEMORY.
+ *          directory cannot be written), LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticache_request *request,
                                                         bool *ret_fetched, aoticache_error *ret_error);

@@ -31,7 +31,7 @@ struct job {
     uint64_t begun_ns;           /* of the hook */
     aoticache_index_group group; /* counts that are not added to a group yet */
     unsigned deliveries;
-    bool is_fallback;           /* the product says why it is not built in this library's way */
+    bool is_fallback;           /* the product says why the producer's own container was used */
     aoticache_status delivered; /* the result of the first delivery */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */

@@ -35,7 +35,7 @@ static size_t longest_token(const char *text, size_t size)
 
 /*
  * Returns the length of the first token. The buffer doubles when one byte is left to a power of two. If that byte is for the
- * closing mark of the token and is dropped, the scanner looks for the mark after the end of the buffer. So the token must
+ * closing quote of the token and is dropped, the scanner looks for the quote after the end of the buffer. So the token must
  * end elsewhere: it is then one x shorter.
  */
 static size_t first_token(size_t longest)

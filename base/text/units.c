@@ -117,7 +117,7 @@ bool aoticache_share_parse(const char *text, double *ret_share)
     return true;
 }
 
-/* From this number on, a number without unit means bytes: nobody means that many GiB. */
+/* From this number on, a number without unit probably means bytes, not GiB. */
 #define LEAST_BYTES (1 << 20)
 
 bool aoticache_unit_is_missing(const char *text, const char *unit, char ret_advice[AOTICACHE_UNIT_ADVICE_BYTES])

@@ -129,8 +129,8 @@ static const char *const cpu_levels[] = {"armv8-a",   "armv8.1-a", "armv8.2-a", 
 static const char *const cpu_levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
 #endif
 
-/* Returns whether the word can be a CPU feature. A level must be spelled as for compilers, and one of another architecture
- * is refused; features may belong to another architecture. */
+/* Returns false for a word that begins like a level of an architecture but is not exactly one of this architecture's levels.
+ * Features are checked by the parser. */
 static bool is_cpu_word(const char *word, size_t length)
 {
     if (strncmp(word, "x86", 3) != 0 && strncmp(word, "arm", 3) != 0)

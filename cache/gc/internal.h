@@ -6,7 +6,7 @@
  *
  *   1. Entries, and the objects that only they name, are removed from the index in transactions of a few milliseconds, which
  *      record the objects as waiting for removal.
- *   2. These transactions are made durable, all at once.
+ *   2. All these transactions are made durable together.
  *   3. The files are removed, with the store locked exclusively for a few milliseconds at a time. A background thread does
  *      this during the transactions of the next round.
  *   4. The records of waiting objects are removed.
@@ -109,7 +109,7 @@ typedef struct aoticache_collection {
     bool has_no_quarantine; /* all of it was removed, for the requested free space */
     uint64_t found_bytes;   /* bytes that a dry run would have removed for that */
 
-    size_t round;    /* entries removed in this round, whose files are still there */
+    size_t round;    /* entries removed in this round, whose files still exist */
     bool is_durable; /* everything that the index says of waiting objects is on the disk */
     aoticache_remover remover;
     int64_t *done; /* removed waiting objects: the next transaction deletes their records */

@@ -108,7 +108,7 @@ typedef struct aoticache_remote {
     struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
     _Atomic bool has_answered;    /* to this process, at least once */
     _Atomic uint32_t backoffs;    /* backoffs that began and are not counted yet */
-    _Atomic bool lacks_leases;    /* the server was asked and has none */
+    _Atomic bool lacks_leases;    /* the server has reported that it has none */
     _Atomic bool serves_misses;   /* then the log reports when a backoff begins; user requests get errors instead */
     _Atomic bool has_told_unsure; /* the log has said that an answer may mean "not there" or "not allowed" */
     _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* reported signers (aoticache_intake.told) */
@@ -384,7 +384,7 @@ void aoticache_remote_miss_count(aoticache_cache *cache, aoticache_remote *remot
 void aoticache_remote_miss_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                                    aoticache_remote_lease *lease);
 /* Queues an entry fetched from remote `from` for sending, with its signatures, to the writable remotes before that one: the
- * nearer remotes are asked first. */
+ * nearer remotes are queried first. */
 void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                                   size_t from);
 /* Waits a few seconds for pending sends. The rest stays recorded. After that nothing is sent automatically. */

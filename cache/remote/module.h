@@ -13,9 +13,8 @@
  *     LOCKED       a condition does not hold, or another token has the lease
  *     DENIED       the server answers, and refuses this kind of request: rights, a full disk, a method that it lacks. Requests
  *                  of this kind (reads, writes, leases) pause
- *     UNSUPPORTED  the server answers, and takes this object never (put), or has none of what was asked for
- *     IO           no answer, none in time, or none that can be understood; after a read the whole remote pauses
- *     NO_MEMORY    here
+ *     UNSUPPORTED  the server answers, but will never accept this object (put), or does not support the request IO
+ *     no answer, none in time, or an unintelligible one; after a read the whole remote pauses NO_MEMORY    here
  *
  * A connection is used by one thread at a time. Calls return within about timeout_ms. They raise no signals (not even for a
  * socket whose other end is closed), print nothing, and put no secret into a message. A message begins with the problem, in

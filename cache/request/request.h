@@ -147,8 +147,7 @@ AOTICACHE_API aoticache_status aoticache_request_end_list(aoticache_request *req
 
 /*
  * Sets a pair of the environment: pairs of name and value that must be equal for machine code to be usable. Pairs are kept
- *                  sorted by
- * name; setting a name again replaces its value. The architecture ("arch") is set at creation.
+ * sorted by name; setting a name again replaces its value. The architecture ("arch") is set at creation.
  * name: letters, digits, '_', '.' and '-', 1 to 63 bytes. value: UTF-8, at most 255 bytes.
  */
 AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_request *request, const char *name,

@@ -179,7 +179,7 @@ bool aoticache_directory_leaves_alone(const char *name)
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-/* Checks a directory without a format file: A directory without a format file may become a cache only if it contains nothing
+/* Checks a directory without a format file: it may become a cache only if it contains nothing
  * foreign. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {

@@ -51,8 +51,9 @@ typedef struct aoticache_lease {
 #define AOTICACHE_LEASE_INIT {.fd = -1, .folder_fd = -1}
 
 /*
- * Acquires a lease. timeout_ms: 0 waits without limit. ret_contended: set to true as soon as it has to wait for another
- *             holder, whatever the result is.
+ * Acquires a lease.
+ * timeout_ms: 0 waits without limit. ret_contended: set to true as soon as it has to wait for another holder, whatever the
+ * result is.
  * Returns: OK, LOCKED, and errors that make leases impossible here: IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const aoticache_key *key, uint32_t timeout_ms,

@@ -31,7 +31,7 @@ typedef struct aoticache_manifest {
     size_t content_offset; /* where the only file begins in the manifest's object; 0: it is a separate object */
     char *output;          /* the compiler's output; NULL if none is stored */
     char *metadata;        /* the producer's; NULL if it gave none */
-    char *fallback;        /* why the library is not in this library's container; NULL: it is, or it is not known */
+    char *fallback;        /* why the producer's own container was used; NULL: it was not, or it is not known */
     bool is_dynamic;       /* the request is dynamic */
 } aoticache_manifest;
 

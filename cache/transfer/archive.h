@@ -46,9 +46,10 @@ typedef struct aoticache_tar_member {
 } aoticache_tar_member;
 
 /*
- * Opens a reader. fd: borrowed until close. Compressed with zstd or not at all. max_bytes: maximum unpacked size, headers
- *     included; 0:
- * 1 TiB, and beyond 1 GiB not more than 1000 times the bytes read (for a file with holes: the space it takes on the disk).
+ * Opens a reader.
+ * fd: borrowed until close. Compressed with zstd or not at all.
+ * max_bytes: maximum unpacked size, headers included; 0: 1 TiB, and beyond 1 GiB not more than 1000 times the bytes read
+ * (for a file with holes: the space it takes on the disk).
  * Returns: OK, NO_MEMORY, UNSUPPORTED, CORRUPT (it is not such an archive), IO.
  */
 aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_poll_fn poll, void *user,

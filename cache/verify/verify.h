@@ -94,8 +94,8 @@ AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, co
 /*
  * Checks only the index: SQLite's quick check, or with is_full its integrity check, and that its tables are consistent with
  * each other. Changes nothing.
- * Returns: OK, CORRUPT with what is wrong, NOT_FOUND (there is no index, or none that can be opened), INVALID, IO,
- * LOCKED, NO_MEMORY, DENIED.
+ * Returns: OK, CORRUPT with what is wrong, NOT_FOUND (the index is missing or cannot be opened), INVALID, IO, LOCKED,
+ * NO_MEMORY, DENIED.
  */
 AOTICACHE_API aoticache_status aoticache_cache_check_index(aoticache_cache *cache, bool is_full,
                                                            aoticache_error *ret_error);

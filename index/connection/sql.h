@@ -311,7 +311,7 @@
  * ---- digests of files that were hashed before ----
  *
  * device, inode: identify the file. The rest is the state in which it was hashed: any change of the file changes its change
- *                time.
+ * time.
  */
 
 #define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                      \

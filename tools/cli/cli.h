@@ -422,9 +422,10 @@ int aoticache_cli_become_owner(const aoticache_cli *cli, const char *directory, 
 int aoticache_cli_look_as_owner(const aoticache_cli *cli);
 
 /*
- * Opens the directory, or prints what went wrong. If the directory is opened without being created, root becomes its owner
- * (aoticache_cli_look_as_owner()). Returns AOTICACHE_CLI_EXIT_OK, or the program's exit code: if the directory does not
- * exist, AOTICACHE_CLI_EXIT_ABSENT if it was named, AOTICACHE_CLI_EXIT_NOT_FOUND if it is the default.
+ * Opens the directory, or prints what went wrong. If the directory is opened without being created, a process of root
+ * changes to the directory's owner (aoticache_cli_look_as_owner()). Returns AOTICACHE_CLI_EXIT_OK, or the program's exit
+ * code: if the directory does not exist, AOTICACHE_CLI_EXIT_ABSENT if it was named, AOTICACHE_CLI_EXIT_NOT_FOUND if it is
+ * the default.
  */
 int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define PROBE "lease/probe" /* written to find out whether conditions are honoured */
-#define LEASE_BYTES 160 /* "TOKEN MILLISECONDS NUMBER"; an empty file: nobody has it. The number changes each time */
+#define LEASE_BYTES 160     /* "TOKEN MILLISECONDS NUMBER"; an empty file: a free lease. The number changes each time */
 #define SEEN 64
 
 /* Checks whether a PUT with this condition is refused, as it must be. */

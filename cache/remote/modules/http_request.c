@@ -2,7 +2,7 @@
  * cache/remote/modules/http_request: one request to a web server, and any further requests that its answers require.
  *
  * Redirections are not followed: a cache has no need for them, and credentials would be sent along. If a server does not
- * store into a missing directory (WebDAV), it is asked to create it, once for each such answer.
+ * store into a missing directory (WebDAV), the module requests its creation, once for each such answer.
  */
 #include "cache/remote/modules/http.h"
 
