@@ -184,7 +184,7 @@ AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
  */
 AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
 
-/* What is known of an artifact. Strings are borrowed from it. */
+/* The facts about an artifact. Strings are borrowed from it. */
 typedef struct aoticache_artifact_info {
     aoticache_digest digest;  /* of the manifest */
     aoticache_digest library; /* of the library */

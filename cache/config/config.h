@@ -110,8 +110,8 @@ AOTICACHE_API aoticache_config_setting aoticache_config_get(const aoticache_conf
 AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
                                                            const char **ret_nearest);
 
-/* The user's folder of keys (cache/trust/trust.h): `keys`, else the folder of the user's configuration, whether or not that
- * is read. "" where there is no home, or the program runs with another's rights. Borrowed. */
+/* Returns the user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration,
+ * whether or not that is read; "" if there is no home, or the program runs with another's rights. Borrowed. */
 AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config *config);
 
 struct aoticache_cache_options;

@@ -34,7 +34,7 @@ static bool is_name(aoticache_config_name name)
     return (unsigned)name < AOTICACHE_CONFIG_COUNT;
 }
 
-/* What has to be changed in at most a third of the letters. */
+/* Returns the nearest name, if at most a third of its letters differ; otherwise NULL. */
 static const char *nearest_name(const char *text)
 {
     const char *nearest = NULL;

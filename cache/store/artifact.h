@@ -23,8 +23,8 @@ struct aoticache_artifact {
     int64_t entry_id;          /* 0: not found by an entry, or not stored */
     char *guard;               /* what info.guard points to, or NULL */
     char *directory;           /* what info.directory points to, or NULL */
-    aoticache_scratch scratch; /* that folder, where it is removed with the artifact; usually none */
-    char *text;                /* the object of a manifest that has the content, else NULL */
+    aoticache_scratch scratch; /* that directory, if it is removed with the artifact; usually none */
+    char *text;                /* the object of a manifest that has the content, otherwise NULL */
     const char *content;       /* in text */
     size_t content_size;
 };

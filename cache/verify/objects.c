@@ -48,7 +48,7 @@ static aoticache_status retire(aoticache_verification *verification, const aotic
     return status;
 }
 
-/* Repairs an object. sight: CORRUPT or NOT_FOUND, determined without the lock. */
+/* Repairs an object. state: CORRUPT or NOT_FOUND, determined without the lock. */
 static aoticache_status repair(aoticache_verification *verification, const aoticache_digest *digest,
                                const aoticache_object_state *state, aoticache_error *ret_error)
 {

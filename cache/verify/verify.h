@@ -55,8 +55,8 @@ typedef struct aoticache_verify_report {
     bool is_partial; /* it was stopped before everything was examined */
 } aoticache_verify_report;
 
-/* Returns how much is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. What is
- * unreadable is not: nothing is known of it, and a repair leaves it as it is. */
+/* Returns how much is wrong: damaged + missing + foreign + unindexed + wrong_*. Repaired problems are included. Unreadable
+ * files are not: nothing is known of them, and a repair leaves them as they are. */
 static inline uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
 {
     return report->damaged + report->missing + report->foreign + report->unindexed + report->wrong_entries +

@@ -25,7 +25,7 @@ typedef struct sampler {
     double temperature; /* 0: the most likely token */
     int64_t top_k;      /* 0: all */
     uint64_t state;     /* of the random numbers; at first the seed */
-    int64_t *order;     /* room for the vocabulary */
+    int64_t *order;     /* space for the vocabulary */
 } sampler;
 
 /* ---- sampling ---- */
@@ -100,7 +100,7 @@ static aoticache_status load(aoticache_cache *cache, const char *path, const cha
                                outputs, inputs, OUTPUTS);
 }
 
-/* Runs a model on tokens, and puts its outputs in the place of those before. */
+/* Runs a model on tokens, and replaces the previous outputs. */
 static aoticache_status step(aoticache_runner *runner, int64_t *tokens, int64_t count,
                              AtenTensorHandle outputs[OUTPUTS], aoticache_error *error)
 {
@@ -182,7 +182,7 @@ static int usage(const char *program)
     return 2;
 }
 
-/* Reads a whole number from 0 to `most`. */
+/* Reads an integer from 0 to `most`. */
 static int read_number(const char *text, long long most, long long *ret_number)
 {
     char *end;

@@ -113,7 +113,7 @@ class Step(torch.nn.Module):
 
 
 def attention(query, key, value, is_causal):
-    """Of the prompt each token sees those before it; the one token that "decode" takes sees all."""
+    """Each token of the prompt sees those before it; the one token that "decode" takes sees all."""
     heads, length, size = query.shape
     kept = key.shape[0]
     if is_causal:

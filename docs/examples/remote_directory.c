@@ -136,7 +136,7 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
     static const aoticache_remote_module module = {
         sizeof module,
         AOTICACHE_REMOTE_MODULE_ABI,
-        false, /* is_conditional: rename(2) heeds no condition */
+        false, /* is_conditional: rename(2) takes no condition */
         open_directory,
         free,
         get,

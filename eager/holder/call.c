@@ -13,12 +13,12 @@ static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set,
                                      const aoticache_packed *packed, aoticache_numbers *substituted,
                                      aoticache_error *ret_error)
 {
-    aoticache_timed_call ticket = {.verdict = NULL, .substituted = substituted};
+    aoticache_timed_call timed = {.verdict = NULL, .substituted = substituted};
     aoticache_status status =
-        aoticache_holder_call_slowly(holder, key_set, stack, packed, NULL, &ticket, NULL, ret_error);
-    if (ticket.verdict != NULL) {
-        uint64_t ns = holder->context->clock_ns() - ticket.begin_ns;
-        aoticache_timed_call_end(&ticket, holder, status == AOTICACHE_OK ? ns : 0);
+        aoticache_holder_call_slow_path(holder, key_set, stack, packed, NULL, &timed, NULL, ret_error);
+    if (timed.verdict != NULL) {
+        uint64_t ns = holder->context->clock_ns() - timed.begin_ns;
+        aoticache_timed_call_end(&timed, holder, status == AOTICACHE_OK ? ns : 0);
     }
     return status;
 }

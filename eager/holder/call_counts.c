@@ -144,7 +144,7 @@ static bool extend_counters(aoticache_epoch_slot *slot)
     return true;
 }
 
-void aoticache_call_counts_note_slowly(uint32_t number)
+void aoticache_call_counts_note_slow_path(uint32_t number)
 {
     aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (number == 0)

@@ -163,7 +163,7 @@ static inline uint64_t aoticache_call_counts_note(uint32_t number)
 {
     const aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (__builtin_expect(number >= mine->uses_count, 0)) {
-        aoticache_call_counts_note_slowly(number);
+        aoticache_call_counts_note_slow_path(number);
         return 1;
     }
     atomic_uint_least64_t *count = &mine->uses[number].count;

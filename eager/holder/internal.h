@@ -69,7 +69,7 @@ uint64_t aoticache_call_counts_take(uint32_t number);
 void aoticache_call_counts_take_one(uint32_t number);
 
 /* Counts a use if the thread's array of counters is too short for the number. */
-void aoticache_call_counts_note_slowly(uint32_t number);
+void aoticache_call_counts_note_slow_path(uint32_t number);
 
 /* ---- table.c: maps packed metadata to the kernel that serves it ---- */
 
@@ -376,10 +376,10 @@ typedef struct aoticache_timed_call {
     uint64_t serial;
     uint64_t begin_ns; /* when the fallback was called, if that follows the call of the holder */
     uint32_t trial_number;
-    aoticache_contender way;
+    aoticache_contender contender;
     bool is_untimed;                       /* the caller does not time it: it takes turns elsewhere */
     bool was_wanted;                       /* an untimed call found a trial */
-    bool is_spared;                        /* the compile for this call was deferred (the budget of miss.c) */
+    bool is_deferred;                        /* the compile for this call was deferred (the budget of miss.c) */
     struct aoticache_numbers *substituted; /* to be undone before the fallback is called; NULL: none */
 } aoticache_timed_call;
 
@@ -447,7 +447,7 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
                                       bool *consumed, aoticache_error *ret_error);
 /*
  * Calls the kernel that is ready for arguments of any kind, including lists and strings; *ret_status is its status. False: none
- * is ready, and aoticache_holder_call_slowly() must be called, with the packed arguments if *ret_packs. Inside an epoch, with
+ * is ready, and aoticache_holder_call_slow_path() must be called, with the packed arguments if *ret_packs. Inside an epoch, with
  * all arguments on the stack. For tensors and numbers only, aoticache_holder_call_hot() (hot.h) is faster.
  */
 bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
@@ -481,13 +481,12 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
 
 /*
  * Answers a call that the table does not answer. packed: NULL if no kernel can take the arguments. consumed: as in
- * aoticache_holder_run(). ticket: the timed call, if the call meets a trial. If it is the fallback's turn, the code that knows
- * when the fallback has answered must call aoticache_timed_call_end(). ret_compiles: NULL, or set to true if a compile would
+ * aoticache_holder_run(). timed (the call's part in a trial): may be NULL. If it is the fallback's turn, the code that knows when the fallback has answered must call aoticache_timed_call_end(). ret_compiles: NULL, or set to true if a compile would
  * now begin or be queued; then nothing has been done or counted, and the status is NOT_FOUND.
  */
-aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                               const aoticache_packed *packed, bool *consumed,
-                                              aoticache_timed_call *ticket, bool *ret_compiles,
+                                              aoticache_timed_call *timed, bool *ret_compiles,
                                               aoticache_error *ret_error);
 
 /* ---- verdict.c: whether kernels are faster than the fallback ---- */
@@ -516,12 +515,12 @@ aoticache_verdict *aoticache_holder_find_trial(const aoticache_holder *holder, c
  * Takes a turn. False: the trial has just ended. If it is the kernel's turn, calls find the runner until the timed call ends, so
  * that a hit like any other is timed.
  */
-bool aoticache_timed_call_begin(aoticache_timed_call *ticket, aoticache_verdict *verdict);
+bool aoticache_timed_call_begin(aoticache_timed_call *timed, aoticache_verdict *verdict);
 /*
  * Notes the time of the call, of the kernel or the fallback; 0: the call did not go as planned, and does not count. Does nothing
  * if no turn was taken, or if `holder` is a different one by now. Without locks.
  */
-void aoticache_timed_call_end(aoticache_timed_call *ticket, aoticache_holder *holder, uint64_t ns);
+void aoticache_timed_call_end(aoticache_timed_call *timed, aoticache_holder *holder, uint64_t ns);
 
 /* Returns whether the fallback is known to be faster for this call, and then counts the call. Inside an epoch. */
 bool aoticache_holder_prefers_fallback(const aoticache_holder *holder, const aoticache_packed *packed);

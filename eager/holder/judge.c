@@ -32,22 +32,22 @@ static const struct step {
 aoticache_contender aoticache_trial_turn(aoticache_trial *trial)
 {
     uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
-    aoticache_contender way =
+    aoticache_contender contender =
         block % 4 == 0 || block % 4 == 3 ? AOTICACHE_CONTENDER_KERNEL : AOTICACHE_CONTENDER_FALLBACK;
     /* Turns whose call failed are replaced by additional ones. */
     aoticache_contender other =
-        way == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_CONTENDER_FALLBACK : AOTICACHE_CONTENDER_KERNEL;
-    if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
-        way = other;
-    trial->given[way]++;
-    return way;
+        contender == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_CONTENDER_FALLBACK : AOTICACHE_CONTENDER_KERNEL;
+    if (trial->noted[contender] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
+        contender = other;
+    trial->given[contender]++;
+    return contender;
 }
 
-void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint64_t ns)
+void aoticache_trial_note(aoticache_trial *trial, aoticache_contender contender, uint64_t ns)
 {
-    bool is_first = trial->noted[way]++ % AOTICACHE_TRIAL_BLOCK == 0;
-    if (!is_first && trial->counted[way] < AOTICACHE_TRIAL_PAIRS)
-        trial->ns[way][trial->counted[way]++] = ns > 0 ? ns : 1;
+    bool is_first = trial->noted[contender]++ % AOTICACHE_TRIAL_BLOCK == 0;
+    if (!is_first && trial->counted[contender] < AOTICACHE_TRIAL_PAIRS)
+        trial->ns[contender][trial->counted[contender]++] = ns > 0 ? ns : 1;
 }
 
 /* ---- evaluating the times ---- */
@@ -73,12 +73,12 @@ static double median_of_ratios(const aoticache_trial *trial, uint32_t pairs)
     return median(ratios, pairs);
 }
 
-static double least(const aoticache_trial *trial, aoticache_contender way, uint32_t pairs)
+static double least(const aoticache_trial *trial, aoticache_contender contender, uint32_t pairs)
 {
-    uint64_t found = trial->ns[way][0];
+    uint64_t found = trial->ns[contender][0];
     for (uint32_t i = 1; i < pairs; i++)
-        if (trial->ns[way][i] < found)
-            found = trial->ns[way][i];
+        if (trial->ns[contender][i] < found)
+            found = trial->ns[contender][i];
     return (double)found;
 }
 
@@ -108,11 +108,11 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
     return gains && (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
 }
 
-uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender way)
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender contender)
 {
     double values[AOTICACHE_TRIAL_PAIRS];
-    uint32_t count = trial->counted[way];
+    uint32_t count = trial->counted[contender];
     for (uint32_t i = 0; i < count; i++)
-        values[i] = (double)trial->ns[way][i];
+        values[i] = (double)trial->ns[contender][i];
     return count > 0 ? (uint64_t)median(values, count) : 0;
 }

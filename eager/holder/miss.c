@@ -25,8 +25,8 @@ typedef struct slow_call {
     const aoticache_packed *packed;
     aoticache_miss_request miss;
     bool *consumed;     /* as in aoticache_holder_run() */
-    bool *ret_compiles; /* as in aoticache_holder_call_slowly() */
-    aoticache_timed_call *ticket;
+    bool *ret_compiles; /* as in aoticache_holder_call_slow_path() */
+    aoticache_timed_call *timed;
     bool prepares;           /* the fallback has answered; only a compile is prepared */
     bool ran;                /* a kernel was run: its status is the call's */
     bool is_counted;         /* the lookup that found its kernel has counted it as a hit of the cache */
@@ -92,19 +92,19 @@ static bool run_as_hit(slow_call *call)
  */
 static bool run_trial_turn(slow_call *call, aoticache_verdict *verdict)
 {
-    aoticache_timed_call *ticket = call->ticket;
+    aoticache_timed_call *timed = call->timed;
     uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
-    ticket->was_wanted = ticket->is_untimed;
-    if (ticket->is_untimed || atomic_load(&verdict->known->runner) == NULL ||
-        !aoticache_timed_call_begin(ticket, verdict))
+    timed->was_wanted = timed->is_untimed;
+    if (timed->is_untimed || atomic_load(&verdict->known->runner) == NULL ||
+        !aoticache_timed_call_begin(timed, verdict))
         return load_and_run(call, verdict, true);
-    if (ticket->way == AOTICACHE_CONTENDER_FALLBACK)
+    if (timed->contender == AOTICACHE_CONTENDER_FALLBACK)
         return call->is_left = true;
     uint64_t begin_ns = clock_ns();
     bool ready = run_as_hit(call);
     uint64_t ns = clock_ns() - begin_ns;
     call->ran = ready && call->status != AOTICACHE_LOAD_FAILED;
-    aoticache_timed_call_end(ticket, call->holder, call->ran && call->status == AOTICACHE_OK ? ns : 0);
+    aoticache_timed_call_end(timed, call->holder, call->ran && call->status == AOTICACHE_OK ? ns : 0);
     return ready ? call->ran : load_and_run(call, verdict, true);
 }
 
@@ -356,7 +356,7 @@ static bool lost_trial(slow_call *call)
 }
 
 /* Returns whether the budget leaves the call to the fallback, and counts the request. Dynamic libraries are always compiled. */
-static bool is_spared(slow_call *call)
+static bool is_deferred(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     const aoticache_dynamic_state *dynamic = call->miss.dynamic_state;
@@ -378,8 +378,8 @@ static bool is_spared(slow_call *call)
         &call->error, AOTICACHE_NOT_FOUND,
         "requested %u times; will be compiled after %u requests, because this operator already has many kernels", asked,
         needed);
-    if (call->ticket != NULL)
-        call->ticket->is_spared = true;
+    if (call->timed != NULL)
+        call->timed->is_deferred = true;
     return true;
 }
 
@@ -392,7 +392,7 @@ static void handle_miss(slow_call *call)
         call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "one of its numbers keeps changing");
         return;
     }
-    if ((call->prepares && !compiles) || (compiles && is_spared(call)))
+    if ((call->prepares && !compiles) || (compiles && is_deferred(call)))
         return;
     if (compiles && call->ret_compiles != NULL) {
         *call->ret_compiles = true;
@@ -453,8 +453,8 @@ static bool make_miss_request(slow_call *call)
 /* Restores the numbers, for the fallback. */
 static void take_back(slow_call *call)
 {
-    if (call->ticket->substituted != NULL)
-        aoticache_numbers_take_back(call->ticket->substituted, call->consumed != NULL && *call->consumed);
+    if (call->timed->substituted != NULL)
+        aoticache_numbers_take_back(call->timed->substituted, call->consumed != NULL && *call->consumed);
 }
 
 static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
@@ -470,8 +470,8 @@ static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set,
 /* Leaves the call to the fallback for a reason that is not a failure. */
 static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
-    if (call->ticket->verdict != NULL)
-        call->ticket->begin_ns = call->holder->context->clock_ns();
+    if (call->timed->verdict != NULL)
+        call->timed->begin_ns = call->holder->context->clock_ns();
     else
         atomic_fetch_add_explicit(&call->holder->left, 1, memory_order_relaxed);
     take_back(call);
@@ -490,16 +490,16 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
     return has_foreign_tensor(holder, arguments) ? "a tensor is on another device" : NULL;
 }
 
-aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                               const aoticache_packed *packed, bool *consumed,
-                                              aoticache_timed_call *ticket, bool *ret_compiles,
+                                              aoticache_timed_call *timed, bool *ret_compiles,
                                               aoticache_error *ret_error)
 {
     slow_call call = {.holder = holder,
                       .stack = stack,
                       .packed = packed,
                       .consumed = consumed,
-                      .ticket = ticket,
+                      .timed = timed,
                       .ret_compiles = ret_compiles,
                       .status = AOTICACHE_NO_MEMORY,
                       .error = {.message = "no memory for a thread's state"}};

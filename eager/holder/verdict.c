@@ -252,17 +252,17 @@ static void show_for_turn(aoticache_verdict *verdict, int by)
     pthread_mutex_unlock(&context->lock);
 }
 
-bool aoticache_timed_call_begin(aoticache_timed_call *ticket, aoticache_verdict *verdict)
+bool aoticache_timed_call_begin(aoticache_timed_call *timed, aoticache_verdict *verdict)
 {
     aoticache_holder *holder = verdict->known->holder;
     pthread_mutex_lock(&holder->lock);
     bool is_on_trial = atomic_load(&verdict->state) == AOTICACHE_VERDICT_TRIAL;
     if (is_on_trial) {
-        ticket->verdict = verdict;
-        ticket->serial = holder->serial;
-        ticket->trial_number = verdict->trial_number;
-        ticket->way = aoticache_trial_turn(verdict->trial);
-        if (ticket->way == AOTICACHE_CONTENDER_KERNEL)
+        timed->verdict = verdict;
+        timed->serial = holder->serial;
+        timed->trial_number = verdict->trial_number;
+        timed->contender = aoticache_trial_turn(verdict->trial);
+        if (timed->contender == AOTICACHE_CONTENDER_KERNEL)
             show_for_turn(verdict, 1);
     }
     pthread_mutex_unlock(&holder->lock);
@@ -286,20 +286,20 @@ static bool note_time(aoticache_verdict *verdict, aoticache_contender way, uint6
                         finding == AOTICACHE_FINDING_FASTER ? AOTICACHE_VERDICT_FASTER : AOTICACHE_VERDICT_SLOWER);
 }
 
-void aoticache_timed_call_end(aoticache_timed_call *ticket, aoticache_holder *holder, uint64_t ns)
+void aoticache_timed_call_end(aoticache_timed_call *timed, aoticache_holder *holder, uint64_t ns)
 {
-    aoticache_verdict *verdict = ticket->verdict;
+    aoticache_verdict *verdict = timed->verdict;
     bool is_over = false;
-    if (verdict == NULL || ticket->serial != holder->serial)
+    if (verdict == NULL || timed->serial != holder->serial)
         return;
     pthread_mutex_lock(&holder->lock);
-    if (ticket->way == AOTICACHE_CONTENDER_KERNEL)
+    if (timed->contender == AOTICACHE_CONTENDER_KERNEL)
         show_for_turn(verdict, -1);
-    if (ns > 0 && verdict->trial_number == ticket->trial_number &&
+    if (ns > 0 && verdict->trial_number == timed->trial_number &&
         atomic_load(&verdict->state) == AOTICACHE_VERDICT_TRIAL)
-        is_over = note_time(verdict, ticket->way, ns);
+        is_over = note_time(verdict, timed->contender, ns);
     pthread_mutex_unlock(&holder->lock);
-    ticket->verdict = NULL;
+    timed->verdict = NULL;
     if (is_over)
         aoticache_holder_save_judgements(holder);
 }

@@ -114,7 +114,7 @@ static aoticache_status open_runner(opening *open, aoticache_error *ret_error)
 }
 
 /* open_model(cache, kind, what, model, weights, map_weights, ignore_unknown, num_runners, share_read_only) ->
- * (model, name, key, folder, numbers); numbers: None if the inputs are not described */
+ * (model, name, key, directory, numbers); numbers: None if the inputs are not described */
 PyObject *runtime_open_model(PyObject *module, PyObject *arguments)
 {
     PyObject *cache;

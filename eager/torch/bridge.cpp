@@ -163,9 +163,9 @@ class Arguments {
 
     void prepare(void *op) { host->prepare(op, wrapped, &stack); }
 
-    aoticache_bridge_turn turn(void *op, aoticache_bridge_timed_call *ticket)
+    aoticache_bridge_turn turn(void *op, aoticache_bridge_timed_call *timed)
     {
-        return host->turn(op, wrapped, &stack, ticket);
+        return host->turn(op, wrapped, &stack, timed);
     }
 
     aoticache_stack stack = {values, 0, max_values};
@@ -718,7 +718,7 @@ class Turn {
             pushed = push(arguments);
         } catch (const std::exception &) {
         }
-        turn = pushed ? arguments.turn(op, &ticket) : AOTICACHE_BRIDGE_NO_TURN;
+        turn = pushed ? arguments.turn(op, &timed) : AOTICACHE_BRIDGE_NO_TURN;
         begin_ns = host->clock_ns();
         return turn;
     }
@@ -728,13 +728,13 @@ class Turn {
     ~Turn()
     {
         if (turn != AOTICACHE_BRIDGE_NO_TURN)
-            host->end(op, &ticket, ns);
+            host->end(op, &timed, ns);
     }
 
   private:
     void *op;
     aoticache_bridge_turn turn = AOTICACHE_BRIDGE_NO_TURN;
-    aoticache_bridge_timed_call ticket;
+    aoticache_bridge_timed_call timed;
     uint64_t begin_ns = 0, ns = 0;
 };
 

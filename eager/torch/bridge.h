@@ -112,8 +112,8 @@ typedef struct aoticache_bridge_host {
      * ns 0 if host->attempt() did not return SERVED or anything has thrown.
      */
     aoticache_bridge_turn (*turn)(void *op, uint64_t wrapped, aoticache_stack *stack,
-                                  aoticache_bridge_timed_call *ticket);
-    void (*end)(void *op, aoticache_bridge_timed_call *ticket, uint64_t ns);
+                                  aoticache_bridge_timed_call *timed);
+    void (*end)(void *op, aoticache_bridge_timed_call *timed, uint64_t ns);
     /* Reports bypassed calls, after all of them or when the operator is disabled; until then bypassed_now() returns them. */
     void (*passed)(void *op, uint64_t calls);
     /* Counts a call that PyTorch's kernel has answered, and has a kernel compiled for later calls like it. Runs no kernel. */

@@ -247,11 +247,11 @@ static void count_refusal(void *op)
 
 /* ---- answering: turns of trials, bypassed calls ---- */
 
-_Static_assert(sizeof(aoticache_timed_call) <= sizeof(aoticache_bridge_timed_call), "the bridge has room for a ticket");
+_Static_assert(sizeof(aoticache_timed_call) <= sizeof(aoticache_bridge_timed_call), "the bridge has room for a timed");
 
-static aoticache_timed_call *timed_call_of(aoticache_bridge_timed_call *ticket)
+static aoticache_timed_call *timed_call_of(aoticache_bridge_timed_call *timed)
 {
-    return (aoticache_timed_call *)(void *)ticket->words;
+    return (aoticache_timed_call *)(void *)timed->words;
 }
 
 /* Finds the trial of a call, looking it up as aoticache_binding_answer() does. */
@@ -273,10 +273,10 @@ static aoticache_verdict *find_trial(const aoticache_binding_call *call, uint64_
 }
 
 static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aoticache_stack *stack,
-                                       aoticache_bridge_timed_call *ticket)
+                                       aoticache_bridge_timed_call *timed)
 {
     aoticache_binding_call call;
-    aoticache_timed_call *taken = timed_call_of(ticket);
+    aoticache_timed_call *taken = timed_call_of(timed);
     *taken = (aoticache_timed_call){.verdict = NULL};
     if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
         return AOTICACHE_BRIDGE_NO_TURN;
@@ -284,20 +284,20 @@ static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aot
     aoticache_verdict *verdict = find_trial(&call, wrapped);
     bool takes = verdict != NULL && aoticache_timed_call_begin(taken, verdict);
     if (takes)
-        atomic_fetch_add_explicit(&call.op->turns, taken->way == AOTICACHE_CONTENDER_FALLBACK, memory_order_relaxed);
+        atomic_fetch_add_explicit(&call.op->turns, taken->contender == AOTICACHE_CONTENDER_FALLBACK, memory_order_relaxed);
     aoticache_binding_end(&call);
     if (!takes)
         return AOTICACHE_BRIDGE_NO_TURN;
-    return taken->way == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
+    return taken->contender == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
 }
 
-static void end_turn(void *registration, aoticache_bridge_timed_call *ticket, uint64_t ns)
+static void end_turn(void *registration, aoticache_bridge_timed_call *timed, uint64_t ns)
 {
     aoticache_binding_call call;
     if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
         return;
     aoticache_binding_operator *op = call.op;
-    aoticache_timed_call_end(timed_call_of(ticket), op->holder, ns);
+    aoticache_timed_call_end(timed_call_of(timed), op->holder, ns);
     if (atomic_load_explicit(&op->holder->trials, memory_order_relaxed) == 0)
         aoticache_binding_end_timing(op);
     aoticache_binding_end(&call);

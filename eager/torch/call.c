@@ -88,16 +88,16 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
  * Calls the holder. The bridge takes turns before it calls; without a bridge the holder does, until PyTorch's kernel has
  * answered.
  */
-static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
+static aoticache_status call_slow_path(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
                                     aoticache_numbers *substituted, bool consume, bool *ret_compiles,
                                     aoticache_error *error)
 {
     aoticache_binding_operator *op = call->op;
-    call->ticket = (aoticache_timed_call){.is_untimed = op->binding->has_bridge, .substituted = substituted};
+    call->timed = (aoticache_timed_call){.is_untimed = op->binding->has_bridge, .substituted = substituted};
     aoticache_status status =
-        aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
-                                     &call->ticket, ret_compiles, error);
-    if (call->ticket.was_wanted)
+        aoticache_holder_call_slow_path(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
+                                     &call->timed, ret_compiles, error);
+    if (call->timed.was_wanted)
         aoticache_binding_want_timing(op);
     return status;
 }
@@ -115,11 +115,11 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
     }
     aoticache_binding_keep(call);
     aoticache_status status =
-        call_slowly(call, key_set, packed, substituted, consume, may_compile ? NULL : &compiles, error);
+        call_slow_path(call, key_set, packed, substituted, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
-    if (call->ticket
-            .is_spared) { /* calls that each need another kernel are bypassed, like those with a slower kernel */
+    if (call->timed
+            .is_deferred) { /* calls that each need another kernel are bypassed, like those with a slower kernel */
         atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
         aoticache_binding_note_left(op);
         return aoticache_binding_judge(call, status);
@@ -158,7 +158,7 @@ static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, 
 }
 
 /* Answers a call. Also hits with lists and strings, and hits with changing numbers, come here. */
-aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
+aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume, bool may_compile,
                                                         aoticache_error *error)
 {

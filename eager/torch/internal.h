@@ -99,7 +99,7 @@ typedef struct aoticache_binding_call {
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
     bool consumed;               /* the tensors' handles are gone */
-    aoticache_timed_call ticket; /* stable ABI only; valid if fallback_wanted is set */
+    aoticache_timed_call timed; /* stable ABI only; valid if fallback_wanted is set */
 } aoticache_binding_call;
 
 typedef enum aoticache_binding_entry {
@@ -117,7 +117,7 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
  * Answers a call for which aoticache_holder_call_hot() found nothing ready. packed: NULL if the arguments are not only tensors
  * and numbers.
  */
-aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
+aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume, bool may_compile,
                                                         aoticache_error *error);
 /*
@@ -285,7 +285,7 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
     if (__builtin_expect(!aoticache_holder_call_hot(op->holder, &call->stack, 0, &packed, &packs,
                                                     consume ? &call->consumed : NULL, &status, error),
                          0))
-        return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
+        return aoticache_binding_answer_slow_path(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
     aoticache_call_counts_note(op->ready);
     if (__builtin_expect(status == AOTICACHE_OK, 1))
         return AOTICACHE_BRIDGE_SERVED;

@@ -176,10 +176,10 @@ static __attribute__((noinline)) bool fall_back(stable_call *call, uint64_t *sta
     aoticache_binding_keep(&call->core);
     bool answers = registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs,
                                           call->error.message, sizeof call->error.message) == 0;
-    if (call->core.fallback_wanted && call->core.ticket.verdict != NULL) {
+    if (call->core.fallback_wanted && call->core.timed.verdict != NULL) {
         aoticache_holder *holder = call->core.op->holder;
-        uint64_t ns = holder->context->clock_ns() - call->core.ticket.begin_ns;
-        aoticache_timed_call_end(&call->core.ticket, holder, answers ? ns : 0);
+        uint64_t ns = holder->context->clock_ns() - call->core.timed.begin_ns;
+        aoticache_timed_call_end(&call->core.timed, holder, answers ? ns : 0);
     }
     return answers;
 }

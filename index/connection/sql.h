@@ -234,7 +234,7 @@
  * ---- pins, tags and usage ----
  *
  * Rows belong to keys, not to entries: a key may be pinned or tagged before anything is stored for it. Each such key has a
- * row in the table marks, even if it only has tags.
+ * row in the table `marks`, even if it only has tags.
  */
 
 #define AOTICACHE_SCHEMA_3_MARKS                                                                            \

@@ -1,6 +1,6 @@
 """A browser without a window, by the DevTools protocol over a pair of pipes. Needs only Chromium.
 
-    with Browser(program, folder) as browser:
+    with Browser(program, directory) as browser:
         page = browser.open("file:///...", width=390, scheme="dark")
         page.evaluate("document.title"), page.screenshot("dark.png"), page.complaints, page.requests
 """

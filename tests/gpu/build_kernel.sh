@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build} NVCC=${NVCC:-nvcc}
 name=$1 output=$2
 shift 2
-# nvcc puts linker options behind all files, so the file to which the option is meant is one of them.
+# nvcc puts linker options after all files, so the file to which the option is meant is one of them.
 "$NVCC" -std=c++20 -O2 -shared -Xcompiler -fPIC,-fvisibility=hidden -I. "$@" "tests/gpu/kernels/$name.cu" \
     "$BUILD/lib/libaoticache_runtime.a" \
     -Xlinker "--push-state,--no-as-needed,$BUILD/lib/aoticache/libtorch_cpu.so,--pop-state" -o "$output"

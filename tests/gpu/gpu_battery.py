@@ -150,7 +150,7 @@ def constants_in_device_memory_change(context):
 # ---- streams ----
 
 def on_stream(context, stream, run):
-    """Behind half a second of waiting on the stream, then behind what makes the input there: on any other stream the run
+    """Runs after half a second of waiting on the stream and after the input is made there. On any other stream the run
     would see the old input."""
     a = torch.zeros(1 << 20, device=context.device)
     torch.cuda.synchronize()
@@ -257,7 +257,7 @@ MODELS = {
 
 
 class Compiled:
-    """A library by AOTInductor, with its cubins beside it in a folder of its own, as a .pt2 package has them."""
+    """A library by AOTInductor, with its cubins next to it in a separate directory, as in a .pt2 package."""
 
     def __init__(self, context, name):
         module, inputs, dynamic = MODELS[name]

@@ -1,6 +1,6 @@
 """libaoticache as a Python host with PyTorch uses it: what tests/gpu/gpu_battery.py needs of its C interface, by ctypes.
 
-Tensors are PyTorch's, handed over as its own bindings hand them. Environment: BUILD, the build folder.
+Tensors belong to PyTorch and are passed as its own bindings pass them. Environment: BUILD, the build directory.
 """
 import ctypes
 import os
@@ -84,7 +84,7 @@ class Loader:
 
 
 class Runner:
-    """A runner on a device; with a stream where one is named, else on the device's current one."""
+    """A runner on a device; on a stream if one is given, otherwise on the device's current one."""
 
     def __init__(self, loader, path, device, num_models=1, directory=None):
         self.loader, self.runner, library = loader, pointer(), pointer()

@@ -40,7 +40,7 @@ class Context:
         return tempfile.mkdtemp(prefix=f"{name}-", dir=self.work)
 
     def environment(self, cache, **more):
-        """That of a machine that has nothing but this cache."""
+        """Returns the environment of a machine that has nothing but this cache."""
         variables = {**os.environ, "PYTHONPATH": os.path.join(TOP, "eager", "torch"), "AOTICACHE_HOME": BUILD,
                      "AOTICACHE_DIR": cache, "AOTICACHE_CONFIG": "", "PYTHONDONTWRITEBYTECODE": "1",
                      "TORCHINDUCTOR_CACHE_DIR": self.folder("inductor"), "HOME": self.folder("home"),
@@ -272,7 +272,7 @@ TRITON = """
 
 @part
 def triton_alone(context):
-    """Triton's kernels run from the cache in an empty machine's state, from another folder, without a compiler."""
+    """Triton's kernels run from the cache in an empty machine's state, from another directory, without a compiler."""
     if context.device == "cpu":
         print("skip - triton alone: played on the CPU")
         return
@@ -415,7 +415,7 @@ def models(context):
     assert second["source"] == "stored" and second["sum"] == first["sum"], second
     say(f"models: the first output: compiled in {first['seconds']:.1f} s, from the cache in {second['seconds'] * 1000:.0f} ms")
     local = {"TORCHINDUCTOR_CACHE_DIR": context.folder("local"), "HOME": context.folder("home")}
-    for _ in range(2):  # the second with PyTorch's own warm folders
+    for _ in range(2):  # the second with PyTorch's own warm directories
         plain = context.play(cache, with_module(PACKAGE), PACKAGE=package, **local)
         assert plain["finite"], plain
     say(f"models: the first output by PyTorch's aoti_load_package: {plain['seconds'] * 1000:.0f} ms")

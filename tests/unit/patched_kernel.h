@@ -46,7 +46,7 @@ typedef struct patched_hook {
 } patched_hook;
 
 /*
- * Compiles the library. flags: such as -DINPUTS=2. folder: the directory to compile in. Returns false without a
+ * Compiles the library. flags: such as -DINPUTS=2. Compiles in `folder`. Returns false without a
  * compiler.
  */
 static inline bool patched_compile(const char *folder, const char *flags, patched_library *ret_library)

@@ -368,12 +368,12 @@ static bool take_turn(uint64_t kernel_ns, uint64_t fallback_ns)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
     void *registration = STAND_IN(void *, stand_in_op);
-    aoticache_bridge_timed_call ticket;
+    aoticache_bridge_timed_call timed;
     places[0] = VALUE_TENSOR(x);
     places[1] = VALUE_DOUBLE(3);
     places[2] = VALUE_INT(0);
     stack.count = 3;
-    aoticache_bridge_turn turn = host->turn(registration, 0, &stack, &ticket);
+    aoticache_bridge_turn turn = host->turn(registration, 0, &stack, &timed);
     cr_assert(is_untouched(x));
     if (turn == AOTICACHE_BRIDGE_KERNELS_TURN) {
         uint64_t hits = binding_counts().holder.hits;
@@ -381,7 +381,7 @@ static bool take_turn(uint64_t kernel_ns, uint64_t fallback_ns)
         cr_assert_eq(binding_counts().holder.hits, hits + 1, "what is timed is a hit");
     }
     if (turn != AOTICACHE_BRIDGE_NO_TURN)
-        host->end(registration, &ticket, turn == AOTICACHE_BRIDGE_KERNELS_TURN ? kernel_ns : fallback_ns);
+        host->end(registration, &timed, turn == AOTICACHE_BRIDGE_KERNELS_TURN ? kernel_ns : fallback_ns);
     return turn != AOTICACHE_BRIDGE_NO_TURN;
 }
 

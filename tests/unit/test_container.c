@@ -263,7 +263,7 @@ Test(container, a_fold_that_fails_is_tried_again)
 
 /* ---- the pool ---- */
 
-static void *run_slowly(void *container)
+static void *run_slow_path(void *container)
 {
     float slow[3] = {-2, 1, 1};
     run_result result;
@@ -278,7 +278,7 @@ Test(container, no_more_runs_at_once_than_models)
         pthread_t threads[6];
         void *most = NULL;
         for (int i = 0; i < 6; i++)
-            cr_assert_eq(pthread_create(&threads[i], NULL, run_slowly, container), 0);
+            cr_assert_eq(pthread_create(&threads[i], NULL, run_slow_path, container), 0);
         for (int i = 0; i < 6; i++)
             pthread_join(threads[i], &most);
         cr_assert_eq((uintptr_t)most, models, "%zu at once with %zu models", (size_t)(uintptr_t)most, models);

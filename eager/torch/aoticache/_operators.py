@@ -324,7 +324,7 @@ def _refuse_schema(schema: Any) -> str:
     if odd:
         return f"it returns a value of type {odd[0]}, and a compiled kernel returns tensors"
     if len(schema.returns) > 1 and "List[Tensor]" in _types(schema.returns):
-        return "it returns a list of tensors beside other results, which a holder does not take apart"
+        return "it returns a list of tensors in addition to other results, which a holder does not take apart"
     foreign = [text for text in _types(schema.arguments) if any(word in text for word in FOREIGN)]
     if foreign:
         return f"it takes an argument of type {foreign[0]}, which no compiled kernel takes"

@@ -64,7 +64,7 @@ void aoticache_shim_combine_divide(int32_t dtype, int64_t count, void *sums, con
 
 /* ---- walk.c ---- */
 
-/* One dimension of a walk. Strides of places and values in bytes, of the index in numbers. */
+/* One dimension of a walk. Strides of `places` and `values` in bytes, of the index in numbers. */
 struct shim_walk_dim {
     int64_t size;
     ptrdiff_t index, place, value;

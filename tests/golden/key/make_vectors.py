@@ -5,7 +5,7 @@ It follows docs/key.md and shares nothing with the C implementation, so that spe
 held against each other: tests/unit/test_request_encoding.c builds each request by its calls and compares. Needs nothing
 but Python 3.
 
-    tests/golden/key/make_vectors.py           writes vectors.json beside itself
+    tests/golden/key/make_vectors.py           writes vectors.json next to itself
     tests/golden/key/make_vectors.py --check   compares instead; exit status 1 where it differs
 
 A call is [function, name, value]: the function of aoticache_request_* without that prefix. Numbers of more than 53 bits
