@@ -4,7 +4,7 @@
  * SQLite's lock is not fair. A process that writes continuously leaves it free for microseconds between two transactions, each of
  * which takes milliseconds on a slow disk, so a process that tries periodically would hardly ever find it free. Therefore a
  * connection locks a file next to the index (the gate, `-gate`) before it tries for the write lock, until it has that lock. A
- * process waiting for the write lock holds the gate, so a process that writes continuously must queue behind it.
+ * process waiting for the write lock holds the gate, so a process that writes continuously must queue after it.
  *
  * The gate is advisory: SQLite's lock keeps writers apart. If the gate cannot be locked (no space for the file, no flock, a
  * stopped process holds it), writing continues without it.
