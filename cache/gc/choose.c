@@ -388,7 +388,7 @@ static aoticache_status mend_uses(aoticache_collection *collection, aoticache_er
         if (newer < MENDED_AT_ONCE)
             break;
     }
-    /* A full disk: they are the last to go, which frees space as well. */
+    /* On a full disk this may fail: entries used in the future are then evicted last, and evictions free space as well. */
     return aoticache_index_is_out_of_space(collection->index) ? AOTICACHE_OK : status;
 }
 
