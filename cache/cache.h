@@ -191,7 +191,7 @@ typedef struct aoticache_artifact_info {
     const char *directory;    /* has the library's side files under their own names; NULL: there are none */
     const char *guard;        /* of the entry that it was found by; "" for an exact one */
     aoticache_source source;
-    bool is_stored;      /* false: it could not be stored (full disk, read-only directory) and runs from the hook's files */
+    bool is_stored; /* false: it could not be stored (full disk, read-only directory) and runs from the hook's files */
     uint64_t compile_ns; /* how long the compile took that made it */
 } aoticache_artifact_info;
 

@@ -379,7 +379,7 @@ typedef struct aoticache_timed_call {
     aoticache_contender contender;
     bool is_untimed;                       /* the caller does not time it: it takes turns elsewhere */
     bool was_wanted;                       /* an untimed call found a trial */
-    bool is_deferred;                        /* the compile for this call was deferred (the budget of miss.c) */
+    bool is_deferred;                      /* the compile for this call was deferred (the budget of miss.c) */
     struct aoticache_numbers *substituted; /* to be undone before the fallback is called; NULL: none */
 } aoticache_timed_call;
 
@@ -485,9 +485,9 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
  * now begin or be queued; then nothing has been done or counted, and the status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed,
-                                              aoticache_timed_call *timed, bool *ret_compiles,
-                                              aoticache_error *ret_error);
+                                                 const aoticache_packed *packed, bool *consumed,
+                                                 aoticache_timed_call *timed, bool *ret_compiles,
+                                                 aoticache_error *ret_error);
 
 /* ---- verdict.c: whether kernels are faster than the fallback ---- */
 

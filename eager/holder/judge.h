@@ -38,10 +38,10 @@ typedef struct aoticache_trial {
 /* Returns whose turn the next call is. Blocks: kernel, fallback, fallback, kernel, ..., so that drift affects both equally. */
 aoticache_contender aoticache_trial_turn(aoticache_trial *trial);
 /* Notes the time of a call. Turns whose time is never noted do no harm. */
-void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint64_t ns);
+void aoticache_trial_note(aoticache_trial *trial, aoticache_contender contender, uint64_t ns);
 /* Returns NONE until the times are conclusive or complete. */
 aoticache_finding aoticache_trial_find(const aoticache_trial *trial);
 /* Returns the median time of a side; 0 if there is none. */
-uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender way);
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender contender);
 
 #endif

@@ -491,9 +491,9 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed,
-                                              aoticache_timed_call *timed, bool *ret_compiles,
-                                              aoticache_error *ret_error)
+                                                 const aoticache_packed *packed, bool *consumed,
+                                                 aoticache_timed_call *timed, bool *ret_compiles,
+                                                 aoticache_error *ret_error)
 {
     slow_call call = {.holder = holder,
                       .stack = stack,

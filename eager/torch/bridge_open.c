@@ -284,11 +284,13 @@ static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aot
     aoticache_verdict *verdict = find_trial(&call, wrapped);
     bool takes = verdict != NULL && aoticache_timed_call_begin(taken, verdict);
     if (takes)
-        atomic_fetch_add_explicit(&call.op->turns, taken->contender == AOTICACHE_CONTENDER_FALLBACK, memory_order_relaxed);
+        atomic_fetch_add_explicit(&call.op->turns, taken->contender == AOTICACHE_CONTENDER_FALLBACK,
+                                  memory_order_relaxed);
     aoticache_binding_end(&call);
     if (!takes)
         return AOTICACHE_BRIDGE_NO_TURN;
-    return taken->contender == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
+    return taken->contender == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN
+                                                          : AOTICACHE_BRIDGE_FALLBACKS_TURN;
 }
 
 static void end_turn(void *registration, aoticache_bridge_timed_call *timed, uint64_t ns)

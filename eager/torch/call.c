@@ -89,14 +89,13 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
  * answered.
  */
 static aoticache_status call_slow_path(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
-                                    aoticache_numbers *substituted, bool consume, bool *ret_compiles,
-                                    aoticache_error *error)
+                                       aoticache_numbers *substituted, bool consume, bool *ret_compiles,
+                                       aoticache_error *error)
 {
     aoticache_binding_operator *op = call->op;
     call->timed = (aoticache_timed_call){.is_untimed = op->binding->has_bridge, .substituted = substituted};
-    aoticache_status status =
-        aoticache_holder_call_slow_path(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
-                                     &call->timed, ret_compiles, error);
+    aoticache_status status = aoticache_holder_call_slow_path(
+        op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL, &call->timed, ret_compiles, error);
     if (call->timed.was_wanted)
         aoticache_binding_want_timing(op);
     return status;
@@ -159,8 +158,8 @@ static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, 
 
 /* Answers a call. Also hits with lists and strings, and hits with changing numbers, come here. */
 aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
-                                                        const aoticache_packed *packed, bool consume, bool may_compile,
-                                                        aoticache_error *error)
+                                                           const aoticache_packed *packed, bool consume,
+                                                           bool may_compile, aoticache_error *error)
 {
     aoticache_packed again;
     aoticache_numbers numbers;

@@ -98,7 +98,7 @@ typedef struct aoticache_binding_call {
     aoticache_epoch_slot *slot; /* NULL: not in an epoch */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
-    bool consumed;               /* the tensors' handles are gone */
+    bool consumed;              /* the tensors' handles are gone */
     aoticache_timed_call timed; /* stable ABI only; valid if fallback_wanted is set */
 } aoticache_binding_call;
 
@@ -118,8 +118,8 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
  * and numbers.
  */
 aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
-                                                        const aoticache_packed *packed, bool consume, bool may_compile,
-                                                        aoticache_error *error);
+                                                           const aoticache_packed *packed, bool consume,
+                                                           bool may_compile, aoticache_error *error);
 /*
  * Returns whether a compiled kernel may answer a call that is not plain: it has all arguments, it does not come from a kernel
  * of its own operator, its arguments pass the operator's precheck, and tensors that are written to overlap no others.

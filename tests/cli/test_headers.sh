@@ -62,6 +62,9 @@ while IFS= read -r header; do
     holds "$header names the header to include" grep -qxF ' * Users include <aoticache.h>.' "$include/$header"
 done < <(find "$include" -name '*.h' -printf '%P\n' | sort)
 
+# Comments, documents and manual pages are in plain English.
+try 'no word or pattern that stops a reader' 0 scripts/check-english
+
 # The library exports what they declare, and nothing else.
 try 'the map of exports, and docs/api.md, are those of the headers' 0 scripts/check-exports
 nm -D --defined-only "$BUILD/lib/libaoticache.so" | sed -n 's/.* \(aoticache_[a-z0-9_]*\)@.*/\1/p' | LC_ALL=C sort >"$work/exported"

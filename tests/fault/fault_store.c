@@ -168,8 +168,8 @@ static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest,
 {
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = trial_request(TRIAL_NEW_KEY);
-    const aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, NULL, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
+    const aoticache_status status = aoticache_cache_get_or_compile(cache, request, NULL, compile,
+                                                                   is_in_manifest ? cache : NULL, &artifact, ret_error);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

@@ -575,11 +575,13 @@ Test(cache, list_filters_by_operator_and_prefix)
     char *text = NULL;
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, 2, &artifact), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL),
+                 AOTICACHE_OK);
     cr_assert_eq(text[0], '{');
     free(text);
     aoticache_artifact *again = NULL;
-    cr_assert_eq(aoticache_cache_open_artifact(cache, &aoticache_artifact_get_info(artifact)->digest, &again, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_open_artifact(cache, &aoticache_artifact_get_info(artifact)->digest, &again, NULL),
+                 AOTICACHE_OK);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(again), "library two"));
     aoticache_artifact_unref(again);
     aoticache_artifact_unref(artifact);

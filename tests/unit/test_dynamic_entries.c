@@ -59,7 +59,8 @@ static aoticache_status lookup(aoticache_cache *cache, const char *wanted, aotic
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status = aoticache_cache_lookup(cache, request, &(aoticache_guard_filter){choose, &chooser}, ret_artifact, NULL);
+    aoticache_status status =
+        aoticache_cache_lookup(cache, request, &(aoticache_guard_filter){choose, &chooser}, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -129,7 +130,8 @@ Test(dynamic_entries, plain_lookup_never_sees_one)
     cr_expect_eq(aoticache_cache_lookup(cache, exact, NULL, &artifact, NULL), AOTICACHE_NOT_FOUND);
     fixture_put(cache, 0, "exact");
     cr_expect(fixture_finds(cache, 0, "exact"));
-    cr_expect_eq(aoticache_cache_lookup(cache, exact, &(aoticache_guard_filter){choose, &chooser}, &artifact, NULL), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(aoticache_cache_lookup(cache, exact, &(aoticache_guard_filter){choose, &chooser}, &artifact, NULL),
+                 AOTICACHE_NOT_FOUND);
     cr_expect_eq(chooser.asked, 0);
     aoticache_request_free(dynamic);
     aoticache_request_free(exact);
@@ -264,8 +266,8 @@ static aoticache_status get(aoticache_cache *cache, const char *wanted, struct h
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){choose, &chooser}, compile, hook, ret_artifact, NULL);
+    aoticache_status status = aoticache_cache_get_or_compile(
+        cache, request, &(aoticache_guard_filter){choose, &chooser}, compile, hook, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -296,10 +298,11 @@ Test(dynamic_entries, get_or_compile_wants_the_request_that_fits)
     aoticache_request *dynamic = dynamic_request(), *exact = fixture_request(0);
     struct hook hook = {.guard = "g", .text = "x"};
     struct chooser chooser = {.wanted = NULL};
-    cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, NULL, compile, &hook, &artifact, NULL), AOTICACHE_INVALID);
-    cr_expect_eq(
-        aoticache_cache_get_or_compile(cache, exact, &(aoticache_guard_filter){choose, &chooser}, compile, &hook, &artifact, NULL),
-        AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, NULL, compile, &hook, &artifact, NULL),
+                 AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_cache_get_or_compile(cache, exact, &(aoticache_guard_filter){choose, &chooser}, compile,
+                                                &hook, &artifact, NULL),
+                 AOTICACHE_INVALID);
     cr_expect_eq(hook.calls, 0);
     aoticache_request_free(dynamic);
     aoticache_request_free(exact);
@@ -619,8 +622,8 @@ Test(dynamic_entries, request_that_others_answer_after_it_missed_counts_once)
     for (int i = 0; i < 2; i++) {
         int asked = 0;
         aoticache_artifact *artifact = NULL;
-        cr_assert_eq(aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_later, &asked}, compile_nothing, NULL,
-                                                            &artifact, NULL),
+        cr_assert_eq(aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_later, &asked},
+                                                    compile_nothing, NULL, &artifact, NULL),
                      AOTICACHE_OK);
         aoticache_artifact_unref(artifact);
         aoticache_counters counted = counters(cache);

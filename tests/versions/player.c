@@ -193,12 +193,14 @@ static aoticache_status find(int number, int compiles, int made, const char **re
     static const char *const how[] = {"index", "compiled", "waited", "fetched"};
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = request_of(number);
-    aoticache_status status = compiles ? aoticache_cache_get_or_compile(cache, request, NULL, hook, &made, &artifact, &error)
-                                       : aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
+    aoticache_status status = compiles
+                                  ? aoticache_cache_get_or_compile(cache, request, NULL, hook, &made, &artifact, &error)
+                                  : aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return status;
-    *ret_how = aoticache_artifact_get_info(artifact)->is_stored ? how[aoticache_artifact_get_info(artifact)->source] : "unstored";
+    *ret_how = aoticache_artifact_get_info(artifact)->is_stored ? how[aoticache_artifact_get_info(artifact)->source]
+                                                                : "unstored";
     status = compare(number, artifact);
     aoticache_artifact_unref(artifact);
     return status;

@@ -36,7 +36,8 @@ static json_t *row_to_json(aoticache_config_name name, const struct row *row)
     aoticache_cli_json_set(object, "value", aoticache_cli_json_text(row->value));
     aoticache_cli_json_set(object, "origin", aoticache_cli_json_text(row->origin));
     aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(aoticache_config_get(NULL, name).variable));
-    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(aoticache_config_get(NULL, name).description));
+    aoticache_cli_json_set(object, "description",
+                           aoticache_cli_json_text(aoticache_config_get(NULL, name).description));
     return object;
 }
 
@@ -76,8 +77,8 @@ static void print_table(const aoticache_cli *cli, const aoticache_config *config
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
         struct row row = find_row(cli, config, name);
-        const char *cells[] = {aoticache_config_get(NULL, name).name, row.value[0] != '\0' ? row.value : "-", row.origin,
-                               aoticache_config_get(NULL, name).description};
+        const char *cells[] = {aoticache_config_get(NULL, name).name, row.value[0] != '\0' ? row.value : "-",
+                               row.origin, aoticache_config_get(NULL, name).description};
         bool is_default = strcmp(row.origin, "default") == 0;
         aoticache_cli_table_add(table, is_default ? AOTICACHE_CLI_DIM : AOTICACHE_CLI_PLAIN, cells);
     }

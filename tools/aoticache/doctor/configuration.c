@@ -86,7 +86,8 @@ static void check_free(aoticache_doctor *doctor, const aoticache_config *config,
                     aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share * all;
     if (wanted > (double)free_bytes)
         aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
-                                "%s is to be free, %s are", aoticache_config_get(config, AOTICACHE_CONFIG_min_free).text,
+                                "%s is to be free, %s are",
+                                aoticache_config_get(config, AOTICACHE_CONFIG_min_free).text,
                                 aoticache_cli_format_bytes(free_bytes, room));
 }
 
