@@ -221,7 +221,7 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_cache_list_latency(NULL, 0, given, NULL, NULL, &error))                                                \
     X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                    \
       aoticache_cache_list_groups(NULL, 0, given, NULL, NULL, &error))                                                 \
-    X(aoticache_library_load_fd_with, aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT,                             \
+    X(aoticache_library_load_fd, aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT,                                  \
       aoticache_library_load_fd(-1, NULL, given, NULL, &error))                                                        \
     X(aoticache_runner_create, aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT,                                \
       aoticache_runner_create(NULL, given, NULL, &error))                                                              \
@@ -329,10 +329,7 @@ Test(options, every_function_keeps_the_rule)
 #undef CALL_WITH_ALL_SIZES
 }/* clang-format on */
 
-/*
- * The caller's struct is filled in, whatever its size; one that cannot be read does not change. (function:
- * aoticache_config_apply)
- */
+/* Fills in the caller's struct, whatever its size. A struct that cannot be read is unchanged. (function: aoticache_config_apply) */
 Test(options, a_configuration_fills_in_as_much_as_the_struct_has)
 {
     const aoticache_cache_options defaults = AOTICACHE_CACHE_OPTIONS_INIT;

@@ -42,6 +42,19 @@
 #define HAS_PINS 1
 #endif
 
+/* Lookups of other versions have no filter, and a function for each fact about an artifact. */
+#if __has_include("cache/store/hash_records.h")
+#define FILTER NULL,
+#define IS_STORED(artifact) aoticache_artifact_get_info(artifact)->is_stored
+#define SOURCE(artifact) aoticache_artifact_get_info(artifact)->source
+#define SIDE_FILES(artifact) aoticache_artifact_get_info(artifact)->directory
+#else
+#define FILTER
+#define IS_STORED(artifact) aoticache_artifact_is_stored(artifact)
+#define SOURCE(artifact) aoticache_artifact_source(artifact)
+#define SIDE_FILES(artifact) aoticache_artifact_directory(artifact)
+#endif
+
 #define KEYS 40         /* entries that are stored and removed again */
 #define FIRST_KEPT 1000 /* never removed */
 
@@ -155,9 +168,9 @@ static aoticache_status compare(int number, const aoticache_artifact *artifact)
         snprintf(error.message, sizeof error.message, "WRONG BYTES in the library");
         return AOTICACHE_CORRUPT;
     }
-    if (number % 2 != 0 || !aoticache_artifact_get_info(artifact)->is_stored)
+    if (number % 2 != 0 || !IS_STORED(artifact))
         return AOTICACHE_OK;
-    const char *beside = aoticache_artifact_get_info(artifact)->directory;
+    const char *beside = SIDE_FILES(artifact);
     snprintf(path, sizeof path, "%s/w.bin", beside != NULL ? beside : "/nowhere");
     FILE *file = fopen(path, "r");
     text_of(number, "side file", text);
@@ -193,14 +206,13 @@ static aoticache_status find(int number, int compiles, int made, const char **re
     static const char *const how[] = {"index", "compiled", "waited", "fetched"};
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = request_of(number);
-    aoticache_status status = compiles
-                                  ? aoticache_cache_get_or_compile(cache, request, NULL, hook, &made, &artifact, &error)
-                                  : aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
+    aoticache_status status =
+        compiles ? aoticache_cache_get_or_compile(cache, request, FILTER hook, &made, &artifact, &error)
+                 : aoticache_cache_lookup(cache, request, FILTER & artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return status;
-    *ret_how = aoticache_artifact_get_info(artifact)->is_stored ? how[aoticache_artifact_get_info(artifact)->source]
-                                                                : "unstored";
+    *ret_how = IS_STORED(artifact) ? how[SOURCE(artifact)] : "unstored";
     status = compare(number, artifact);
     aoticache_artifact_unref(artifact);
     return status;
