@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     aoticache_runner *runner;
     aoticache_tensor_view y;
     AtenTensorHandle input, output;
-    if (argc != 2 || aoticache_library_load_fd(open(argv[1], O_RDONLY), argv[1], &library, &error) ||
+    if (argc != 2 || aoticache_library_load_fd(open(argv[1], O_RDONLY), argv[1], NULL, &library, &error) ||
         aoticache_runner_create(library, NULL, &runner, &error) ||
         aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, &size, NULL, &input, &error) ||
         aoticache_runner_run(runner, &input, 1, &output, 1, &error) || aoticache_tensor_get_view(output, &y, &error))
