@@ -494,7 +494,7 @@ QUICK       ?=
 bench: all $(BENCH_PROGRAMS)
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' QUICK='$(QUICK)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
 
-# torch.compile as on a fresh machine, compared with PyTorch's own caches (docs/torch-compile.md): half an hour.
+# torch.compile as on a fresh machine, compared with PyTorch's own caches (docs/performance.md): half an hour.
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
@@ -503,11 +503,11 @@ bench-compile: all
 bench-judge: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/judge_table.py
 
-# Whole programs in eager PyTorch, plain and with enable("safe") (docs/pytorch.md); compiles for minutes, once.
+# Whole programs in eager PyTorch, plain and with enable("safe") (docs/performance.md); compiles for minutes, once.
 bench-models-eager: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models_eager.py
 
-# Starts of whole models until the first output, compared with dlopen and aoti_load_package (docs/models-cache.md); compiles for
+# Starts of whole models until the first output, compared with dlopen and aoti_load_package (docs/performance.md); compiles for
 # minutes, once.
 bench-models: all $(BUILD)/tests/bench/open_model
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py

@@ -12,7 +12,7 @@ the mean of its two neighbours'. The share of served calls is hits by calls of o
 as a TorchDispatchMode counts them, or by calls of enabled operators, if these are more. A copy that another operator
 makes, as addmm does of its bias, counts as neither.
 
-Prints one JSON object per line, as scripts/bench collects them (with more members), and the table of docs/pytorch.md on
+Prints one JSON object per line, as scripts/bench collects them (with more members), and the table of docs/performance.md on
 standard error. `make bench-models-eager`; it compiles for minutes the first time and is not part of `make bench`.
 
     bench_models_eager.py [--threads 1,2] [--pairs 3] [--rounds 7] [PART...]   only programs whose names contain one of PART

@@ -1,4 +1,4 @@
-"""Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/torch-compile.md).
+"""Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/performance.md).
 
 For each program of tests/python/compile_programs.py, in separate processes: the seconds from installing the cache to
 the program's results, once PyTorch's compiler has been imported (two seconds more in every case), and the processor

@@ -1,4 +1,4 @@
-"""Benchmark: Triton's kernels from the cache compared with Triton's own directory (docs/torch-compile.md).
+"""Benchmark: Triton's kernels from the cache compared with Triton's own directory (docs/performance.md).
 
 Compiles KERNELS kernels for an H100 (GPUTarget("cuda", 90, 32), which needs no GPU) in one process, and looks all of
 them up in others: with Triton's own cache manager and its directory warm, with aoticache.triton and its directory warm,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One compile per fleet, in small: many processes of several machines ask for the same kernels concurrently
-# (tests/fleet/trial.py; docs/reliability.md has the figures of the large form).
+# (tests/fleet/trial.py).
 . tests/cli/lib.sh
 
 trial() { # NAME ARGUMENT...

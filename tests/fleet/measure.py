@@ -1,5 +1,5 @@
 """Measures what the requests of cache/remote/modules/redis.c cost a Redis server: inputs of simulate.py
-(docs/fleet.md).
+(tests/fleet/README.md).
 
 Starts a redis-server on the loopback and sends it the same scripts over many connections. The times are the processor
 time that the server itself has used (INFO cpu), so a busy machine changes them little; the latency is one client's.

@@ -30,7 +30,7 @@ LONGEST_REST = 300.0
 SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of internal.h: of the unsent kernels of earlier processes
 LISTS = 256                # lists of keys that a pull reads
 
-# ---- inputs: measured by tests/fleet/measure.py, or with their source in docs/fleet.md ----
+# ---- inputs: measured by tests/fleet/measure.py, or with their source in tests/fleet/README.md ----
 
 
 @dataclasses.dataclass

@@ -73,7 +73,7 @@ CALLED_AGAIN = (
 )
 
 # PyTorch uses MKL's functions for these. On Intel's processors they are faster than the code of PyTorch's compiler from a
-# thousand elements on, and five times as fast for a million (docs/pytorch.md, Speed).
+# thousand elements on, and five times as fast for a million.
 FASTER_BY_MKL = frozenset(("aten::tanh", "aten::erfc"))
 
 # Code of PyTorch's compiler for these gives other values than PyTorch for some numbers (docs/torch-checks.md).
