@@ -75,6 +75,53 @@ typedef struct aoticache_value {
     } as;
 } aoticache_value;
 
+/* Return a value, for the arguments and results of a boxed call. What a pointer points to is borrowed. */
+static inline aoticache_value aoticache_value_of_tensor(const aoticache_tensor_view *tensor)
+{
+    aoticache_value value;
+    value.kind = AOTICACHE_VALUE_TENSOR;
+    value.count = 0;
+    value.as.tensor = tensor;
+    return value;
+}
+
+static inline aoticache_value aoticache_value_of_int(int64_t number)
+{
+    aoticache_value value;
+    value.kind = AOTICACHE_VALUE_INT;
+    value.count = 0;
+    value.as.int_value = number;
+    return value;
+}
+
+static inline aoticache_value aoticache_value_of_double(double number)
+{
+    aoticache_value value;
+    value.kind = AOTICACHE_VALUE_DOUBLE;
+    value.count = 0;
+    value.as.double_value = number;
+    return value;
+}
+
+static inline aoticache_value aoticache_value_of_bool(bool truth)
+{
+    aoticache_value value;
+    value.kind = AOTICACHE_VALUE_BOOL;
+    value.count = 0;
+    value.as.bool_value = truth;
+    return value;
+}
+
+/* A result. Its receiver frees the tensor with aoticache_tensor_free(). */
+static inline aoticache_value aoticache_value_of_output(struct AtenTensorOpaque *output)
+{
+    aoticache_value value;
+    value.kind = AOTICACHE_VALUE_OUTPUT;
+    value.count = 0;
+    value.as.output = output;
+    return value;
+}
+
 AOTICACHE_API const char *aoticache_value_kind_name(
     int32_t kind); /* "tensor list"; "?" for a number that is not a kind. Static. */
 

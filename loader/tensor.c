@@ -34,21 +34,27 @@ static aoticache_status complete_shape(int64_t ndim, const int64_t *sizes, const
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
-                                            const int64_t *strides, AtenTensorHandle *ret_tensor,
-                                            aoticache_error *ret_error)
+/* Checks the dtype and the sizes, counts the elements, and fills in contiguous strides if there are none. */
+static aoticache_status check_shape(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                                    int64_t *ret_contiguous, int64_t *ret_numel, aoticache_error *ret_error)
 {
-    if (ret_tensor == NULL || (ndim > 0 && sizes == NULL))
-        return AOTICACHE_REFUSE_NULL(ret_error, ret_tensor, sizes);
     if (ndim < 0 || ndim > MAX_DIMS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor has 0 to %d dimensions, not %lld", MAX_DIMS,
                                    (long long)ndim);
     size_t item_size = aoticache_dtype_size(dtype);
     if (item_size == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no dtype %d", (int)dtype);
-    int64_t contiguous[MAX_DIMS] = {0};
-    int64_t numel = 0;
-    aoticache_status status = complete_shape(ndim, sizes, strides, item_size, contiguous, &numel, ret_error);
+    return complete_shape(ndim, sizes, strides, item_size, ret_contiguous, ret_numel, ret_error);
+}
+
+aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t ndim, const int64_t *sizes,
+                                            const int64_t *strides, AtenTensorHandle *ret_tensor,
+                                            aoticache_error *ret_error)
+{
+    if (ret_tensor == NULL || (ndim > 0 && sizes == NULL))
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_tensor, sizes);
+    int64_t contiguous[MAX_DIMS] = {0}, numel = 0;
+    aoticache_status status = check_shape(dtype, ndim, sizes, strides, contiguous, &numel, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (data == NULL && numel > 0)
@@ -68,6 +74,36 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
                                    "aoti_torch_create_tensor_from_blob returned %d", (int)code);
     *ret_tensor = tensor;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tensor_new(int32_t dtype, aoticache_device device, int64_t ndim, const int64_t *sizes,
+                                      const int64_t *strides, AtenTensorHandle *ret_tensor,
+                                      aoticache_tensor_view *ret_view, aoticache_error *ret_error)
+{
+    if (ret_tensor == NULL || (ndim > 0 && sizes == NULL))
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_tensor, sizes);
+    int64_t contiguous[MAX_DIMS] = {0}, numel = 0;
+    aoticache_status status = check_shape(dtype, ndim, sizes, strides, contiguous, &numel, ret_error);
+    const aoticache_torch *torch;
+    if (status == AOTICACHE_OK)
+        status = aoticache_torch_get(&torch, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    AtenTensorHandle tensor = NULL;
+    errno = 0;
+    AOTITorchError code =
+        torch->aoti_torch_empty_strided(ndim, sizes, strides != NULL ? strides : contiguous, dtype, device.type,
+                                        device.type == AOTICACHE_DEVICE_TYPE_CPU ? 0 : device.index, &tensor);
+    if (code != 0 || tensor == NULL)
+        return aoticache_error_set(ret_error, errno == ENOMEM ? AOTICACHE_NO_MEMORY : AOTICACHE_INVALID,
+                                   "aoti_torch_empty_strided returned %d", (int)code);
+    if (ret_view != NULL)
+        status = aoticache_tensor_get_view(tensor, ret_view, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_tensor_free(tensor);
+    else
+        *ret_tensor = tensor;
+    return status;
 }
 
 void aoticache_tensor_free(AtenTensorHandle tensor)

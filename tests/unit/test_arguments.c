@@ -97,6 +97,9 @@ Test(arguments, functions_of_loader_name_theirs)
     EXPECT("ret_library", aoticache_library_load_fd, 0, "a name", NULL, NULL);
     EXPECT("ret_description", aoticache_library_describe, 0, NULL);
     EXPECT("ret_tensor", aoticache_tensor_from_blob, &there, AOTICACHE_DTYPE_FLOAT32, 1, &size, NULL, NULL);
+    EXPECT("ret_tensor", aoticache_tensor_new, AOTICACHE_DTYPE_FLOAT32, AOTICACHE_DEVICE_CPU, 1, &size, NULL, NULL,
+           NULL);
+    EXPECT("sizes", aoticache_tensor_new, AOTICACHE_DTYPE_FLOAT32, AOTICACHE_DEVICE_CPU, 1, NULL, NULL, &tensor, NULL);
     EXPECT("sizes", aoticache_tensor_from_blob, &there, AOTICACHE_DTYPE_FLOAT32, 1, NULL, NULL, &tensor);
     EXPECT("tensor", aoticache_tensor_get_view, NULL, SOME(aoticache_tensor_view *));
     EXPECT("ret_view", aoticache_tensor_get_view, SOME(AtenTensorHandle), NULL);

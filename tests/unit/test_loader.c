@@ -26,6 +26,38 @@ Test(loader, kernel_runs_with_the_shim)
     aoticache_library_unref(library);
 }
 
+Test(loader, new_tensor_has_its_own_memory_and_is_described)
+{
+    static const int64_t sizes[3] = {2, 0, 3}, shape[2] = {2, 3}, strides[2] = {1, 2}, negative[1] = {-1};
+    AtenTensorHandle tensor = NULL, other = NULL;
+    aoticache_tensor_view view;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(
+        aoticache_tensor_new(AOTICACHE_DTYPE_INT16, AOTICACHE_DEVICE_CPU, 2, shape, NULL, &tensor, &view, &error),
+        AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(view.dtype, AOTICACHE_DTYPE_INT16);
+    cr_expect_eq(view.device.type, AOTICACHE_DEVICE_TYPE_CPU);
+    cr_expect(view.ndim == 2 && view.numel == 6);
+    cr_expect(view.sizes[0] == 2 && view.sizes[1] == 3 && view.strides[0] == 3 && view.strides[1] == 1);
+    memset(view.data, 1, 6 * sizeof(int16_t));
+    cr_assert_eq(
+        aoticache_tensor_new(AOTICACHE_DTYPE_FLOAT64, AOTICACHE_DEVICE_CPU, 2, shape, strides, &other, &view, NULL),
+        AOTICACHE_OK);
+    cr_expect(view.strides[0] == 1 && view.strides[1] == 2);
+    aoticache_tensor_free(other);
+    cr_assert_eq(aoticache_tensor_new(AOTICACHE_DTYPE_BOOL, AOTICACHE_DEVICE_CPU, 3, sizes, NULL, &other, NULL, NULL),
+                 AOTICACHE_OK, "one without elements, and without a view");
+    aoticache_tensor_free(other);
+    aoticache_tensor_free(tensor);
+    cr_expect_eq(
+        aoticache_tensor_new(AOTICACHE_DTYPE_BOOL, AOTICACHE_DEVICE_CPU, 1, negative, NULL, &other, NULL, &error),
+        AOTICACHE_INVALID);
+    cr_expect_str_eq(error.message, "dimension 0 of a tensor has size -1");
+    cr_expect_eq(aoticache_tensor_new(99, AOTICACHE_DEVICE_CPU, 1, shape, NULL, &other, NULL, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_tensor_new(AOTICACHE_DTYPE_BOOL, AOTICACHE_DEVICE_CPU, 65, shape, NULL, &other, NULL, NULL),
+                 AOTICACHE_INVALID);
+}
+
 Test(loader, same_descriptor_number_gives_the_new_library)
 {
     int a = fixture_kernel("a.so", "-DADD=1");
