@@ -78,36 +78,27 @@ typedef struct aoticache_value {
 /* Return a value, for the arguments and results of a boxed call. What a pointer points to is borrowed. */
 static inline aoticache_value aoticache_value_of_tensor(const aoticache_tensor_view *tensor)
 {
-    aoticache_value value;
-    value.kind = AOTICACHE_VALUE_TENSOR;
-    value.count = 0;
-    value.as.tensor = tensor;
+    aoticache_value value = {AOTICACHE_VALUE_TENSOR, 0, {tensor}};
     return value;
 }
 
 static inline aoticache_value aoticache_value_of_int(int64_t number)
 {
-    aoticache_value value;
-    value.kind = AOTICACHE_VALUE_INT;
-    value.count = 0;
+    aoticache_value value = {AOTICACHE_VALUE_INT, 0, {NULL}};
     value.as.int_value = number;
     return value;
 }
 
 static inline aoticache_value aoticache_value_of_double(double number)
 {
-    aoticache_value value;
-    value.kind = AOTICACHE_VALUE_DOUBLE;
-    value.count = 0;
+    aoticache_value value = {AOTICACHE_VALUE_DOUBLE, 0, {NULL}};
     value.as.double_value = number;
     return value;
 }
 
 static inline aoticache_value aoticache_value_of_bool(bool truth)
 {
-    aoticache_value value;
-    value.kind = AOTICACHE_VALUE_BOOL;
-    value.count = 0;
+    aoticache_value value = {AOTICACHE_VALUE_BOOL, 0, {NULL}};
     value.as.bool_value = truth;
     return value;
 }
@@ -115,9 +106,7 @@ static inline aoticache_value aoticache_value_of_bool(bool truth)
 /* A result. Its receiver frees the tensor with aoticache_tensor_free(). */
 static inline aoticache_value aoticache_value_of_output(struct AtenTensorOpaque *output)
 {
-    aoticache_value value;
-    value.kind = AOTICACHE_VALUE_OUTPUT;
-    value.count = 0;
+    aoticache_value value = {AOTICACHE_VALUE_OUTPUT, 0, {NULL}};
     value.as.output = output;
     return value;
 }

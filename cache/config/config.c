@@ -75,10 +75,10 @@ static aoticache_status read_environment(aoticache_config *config)
     for (size_t i = 0; status == AOTICACHE_OK && i < AOTICACHE_CONFIG_COUNT; i++) {
         char origin[64];
         const aoticache_config_name name = (aoticache_config_name)i;
-        const char *text = secure_getenv(aoticache_config_get(NULL, name).variable);
+        const char *variable = aoticache_config_get(NULL, name).variable, *text = secure_getenv(variable);
         if (text == NULL || text[0] == '\0')
             continue;
-        snprintf(origin, sizeof origin, "$%s", aoticache_config_get(NULL, name).variable);
+        snprintf(origin, sizeof origin, "$%s", variable);
         status = aoticache_config_take(config, name, text, origin, false);
     }
     return status;

@@ -257,7 +257,7 @@ static aoticache_status set_value(aoticache_config_value *setting, const char *t
 static aoticache_status set_directory(aoticache_config *config, aoticache_config_name name, const char *text,
                                       const char *origin)
 {
-    const char *shown = aoticache_config_get(NULL, name).name;
+    const char *shown = names[name].name;
     static const struct parsed none = {.number = 0};
     cleanup_free char *path = NULL;
     const char *home = secure_getenv("HOME");
@@ -317,8 +317,7 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
             length += strlen(word);
         }
         if (!is_word)
-            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_get(NULL, name).name,
-                                  word,
+            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, names[name].name, word,
                                   name == AOTICACHE_CONFIG_revoked_keys
                                       ? "cannot be read, and until it is fixed nothing from elsewhere is accepted"
                                       : "is not used",
@@ -401,22 +400,20 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
     if (name == AOTICACHE_CONFIG_remote)
         return take_remote(config, text, origin, is_file);
     if (values[name].unit != NULL && aoticache_unit_is_missing(text, values[name].unit, advice)) {
-        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin,
-                              aoticache_config_get(NULL, name).name, text, advice,
+        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin, names[name].name, text, advice,
                               aoticache_config_get(config, name).text);
         return AOTICACHE_OK;
     }
     if (!values[name].parse(text, &value)) {
-        aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
-                              aoticache_config_get(NULL, name).name, text, values[name].form,
-                              aoticache_config_get(config, name).text);
+        aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin, names[name].name, text,
+                              values[name].form, aoticache_config_get(config, name).text);
         return AOTICACHE_OK;
     }
     if (name == AOTICACHE_CONFIG_cpu && exceeds_machine(config, text, origin))
         return AOTICACHE_OK;
     if (is_taken_back(config, name, &value)) {
         aoticache_config_warn(config, "%s: %s stays at true: " AOTICACHE_CONFIG_SYSTEM_FILE " requires it", origin,
-                              aoticache_config_get(NULL, name).name);
+                              names[name].name);
         return AOTICACHE_OK;
     }
     /* If it is set again, its origin stays the machine's file. */

@@ -19,27 +19,19 @@ static aoticache_status twice_plus(void *user, const aoticache_operator *op, aot
 {
     const aoticache_value *arguments = &stack->values[stack->count - 2];
     const aoticache_tensor_view *x = arguments[0].as.tensor;
-    const aoticache_torch *torch;
     aoticache_tensor_view result;
     AtenTensorHandle output = NULL;
     (void)user, (void)keys;
     if (x->dtype != AOTICACHE_DTYPE_FLOAT32 || x->ndim != 1)
         return aoticache_error_set(error, AOTICACHE_UNSUPPORTED, "%s: x is no float32 tensor of one dimension",
                                    aoticache_operator_name(op));
-    const int64_t contiguous = 1;
-    aoticache_status status = aoticache_torch_get(&torch, error);
-    if (status == AOTICACHE_OK && torch->aoti_torch_empty_strided(1, x->sizes, &contiguous, x->dtype, x->device.type,
-                                                                  x->device.index, &output) != 0)
-        status = aoticache_error_set(error, AOTICACHE_NO_MEMORY, "%s: no memory", aoticache_operator_name(op));
-    if (status == AOTICACHE_OK)
-        status = aoticache_tensor_get_view(output, &result, error);
+    aoticache_status status = aoticache_tensor_new(x->dtype, x->device, 1, x->sizes, NULL, &output, &result, error);
     if (status != AOTICACHE_OK)
-        return aoticache_tensor_free(output), status;
+        return status;
     for (int64_t i = 0; i < x->numel; i++)
         ((float *)result.data)[i] = 2 * ((const float *)x->data)[i * x->strides[0]] + (float)arguments[1].as.int_value;
     stack->count -= 2; /* two arguments off, one result on: it is the caller's now */
-    stack->values[stack->count].kind = AOTICACHE_VALUE_OUTPUT;
-    stack->values[stack->count++].as.output = output;
+    stack->values[stack->count++] = aoticache_value_of_output(output);
     return AOTICACHE_OK;
 }
 

@@ -18,16 +18,10 @@ static float at(const aoticache_tensor_view *tensor, int64_t i)
 static aoticache_status new_like(const aoticache_tensor_view *x, aoticache_value *ret_value, float **ret_data,
                                  aoticache_error *error)
 {
-    const aoticache_torch *torch;
-    const int64_t contiguous = 1;
     aoticache_tensor_view made;
-    aoticache_status status = aoticache_torch_get(&torch, error);
-    *ret_value = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT};
-    if (status == AOTICACHE_OK && torch->aoti_torch_empty_strided(1, x->sizes, &contiguous, x->dtype, x->device.type,
-                                                                  x->device.index, &ret_value->as.output) != 0)
-        status = aoticache_error_set(error, AOTICACHE_NO_MEMORY, "no memory for a result");
-    if (status == AOTICACHE_OK)
-        status = aoticache_tensor_get_view(ret_value->as.output, &made, error);
+    AtenTensorHandle output;
+    aoticache_status status = aoticache_tensor_new(x->dtype, x->device, 1, x->sizes, NULL, &output, &made, error);
+    *ret_value = aoticache_value_of_output(status == AOTICACHE_OK ? output : NULL);
     if (status == AOTICACHE_OK)
         *ret_data = made.data;
     return status;

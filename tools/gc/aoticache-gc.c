@@ -194,8 +194,9 @@ static void apply_configuration(aoticache_gc *gc, const aoticache_config *config
     if (options->max_age_seconds == UINT64_MAX && max_age > 0)
         options->max_age_seconds = max_age;
     if (!gc->has_min_free) {
-        options->min_free_bytes = aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number;
-        options->min_free_share = aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share;
+        const aoticache_config_setting min_free = aoticache_config_get(config, AOTICACHE_CONFIG_min_free);
+        options->min_free_bytes = min_free.number;
+        options->min_free_share = min_free.share;
     }
     options->max_bytes = options->max_bytes != 0 ? options->max_bytes : UINT64_MAX;
     options->max_entries = options->max_entries != UINT64_MAX ? options->max_entries : 0;

@@ -93,9 +93,9 @@ static void expose_limits(const metrics *of)
     const uint64_t bytes = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
     const uint64_t entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
     const uint64_t age = aoticache_config_get(config, AOTICACHE_CONFIG_max_age).number;
-    const double share =
-        aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share * (double)of->view->disk.filesystem_bytes;
-    const double least = (double)aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number;
+    const aoticache_config_setting min_free = aoticache_config_get(config, AOTICACHE_CONFIG_min_free);
+    const double share = min_free.share * (double)of->view->disk.filesystem_bytes;
+    const double least = (double)min_free.number;
     if (bytes > 0)
         aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.",
                                         (double)bytes);

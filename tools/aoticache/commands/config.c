@@ -7,19 +7,21 @@
 
 #include <string.h>
 
-/* The effective value of a setting, with its origin. */
+/* A setting, with its effective value and the origin of that. */
 struct row {
+    aoticache_config_setting setting;
     char value[PATH_MAX];
     const char *origin;
 };
 
 static struct row find_row(const aoticache_cli *cli, const aoticache_config *config, aoticache_config_name name)
 {
-    struct row row = {.origin = aoticache_config_get(config, name).origin};
+    struct row row = {.setting = aoticache_config_get(config, name)};
+    row.origin = row.setting.origin;
     if (name == AOTICACHE_CONFIG_directory)
         aoticache_cli_directory(cli, row.value);
     else
-        snprintf(row.value, sizeof row.value, "%s", aoticache_config_get(config, name).text);
+        snprintf(row.value, sizeof row.value, "%s", row.setting.text);
     if (name == AOTICACHE_CONFIG_directory && cli->directory != NULL)
         row.origin = "--cache-dir";
     if (name == AOTICACHE_CONFIG_allow_shared && cli->allow_shared) {
@@ -29,15 +31,14 @@ static struct row find_row(const aoticache_cli *cli, const aoticache_config *con
     return row;
 }
 
-static json_t *row_to_json(aoticache_config_name name, const struct row *row)
+static json_t *row_to_json(const struct row *row)
 {
     json_t *object = aoticache_cli_json_object();
-    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(aoticache_config_get(NULL, name).name));
+    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(row->setting.name));
     aoticache_cli_json_set(object, "value", aoticache_cli_json_text(row->value));
     aoticache_cli_json_set(object, "origin", aoticache_cli_json_text(row->origin));
-    aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(aoticache_config_get(NULL, name).variable));
-    aoticache_cli_json_set(object, "description",
-                           aoticache_cli_json_text(aoticache_config_get(NULL, name).description));
+    aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(row->setting.variable));
+    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(row->setting.description));
     return object;
 }
 
@@ -53,7 +54,7 @@ static int print_one(const aoticache_cli *cli, const char *text)
                    : aoticache_cli_usage_error(cli, "there is no setting '%s'", text);
     struct row row = find_row(cli, aoticache_cli_config(cli), name);
     if (cli->json)
-        aoticache_cli_json_print(row_to_json(name, &row));
+        aoticache_cli_json_print(row_to_json(&row));
     else
         printf("%s\n", row.value); /* for scripts: unchanged */
     return AOTICACHE_CLI_EXIT_OK;
@@ -77,8 +78,8 @@ static void print_table(const aoticache_cli *cli, const aoticache_config *config
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
         struct row row = find_row(cli, config, name);
-        const char *cells[] = {aoticache_config_get(NULL, name).name, row.value[0] != '\0' ? row.value : "-",
-                               row.origin, aoticache_config_get(NULL, name).description};
+        const char *cells[] = {row.setting.name, row.value[0] != '\0' ? row.value : "-", row.origin,
+                               row.setting.description};
         bool is_default = strcmp(row.origin, "default") == 0;
         aoticache_cli_table_add(table, is_default ? AOTICACHE_CLI_DIM : AOTICACHE_CLI_PLAIN, cells);
     }
@@ -100,7 +101,7 @@ static void print_json(const aoticache_cli *cli, const aoticache_config *config)
     }
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
         struct row row = find_row(cli, config, name);
-        aoticache_cli_json_append(settings, row_to_json(name, &row));
+        aoticache_cli_json_append(settings, row_to_json(&row));
     }
     aoticache_cli_json_set(object, "files", files);
     aoticache_cli_json_set(object, "problems", aoticache_cli_json_count(aoticache_config_problem_count(config)));

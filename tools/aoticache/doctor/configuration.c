@@ -60,8 +60,9 @@ aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
 static void check_size(aoticache_doctor *doctor, const aoticache_config *config, uint64_t bytes, uint64_t free_bytes)
 {
     char have[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES];
-    uint64_t limit = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
-    const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).text;
+    const aoticache_config_setting setting = aoticache_config_get(config, AOTICACHE_CONFIG_max_size);
+    const uint64_t limit = setting.number;
+    const char *text = setting.text;
     aoticache_cli_format_bytes(bytes, have);
     aoticache_cli_format_bytes(free_bytes, room);
     if (limit == 0)
@@ -82,13 +83,11 @@ static void check_free(aoticache_doctor *doctor, const aoticache_config *config,
 {
     char room[AOTICACHE_CLI_UNIT_BYTES];
     double all = (double)information->f_blocks * (double)information->f_frsize;
-    double wanted = (double)aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number +
-                    aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share * all;
+    const aoticache_config_setting setting = aoticache_config_get(config, AOTICACHE_CONFIG_min_free);
+    double wanted = (double)setting.number + setting.share * all;
     if (wanted > (double)free_bytes)
         aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
-                                "%s is to be free, %s are",
-                                aoticache_config_get(config, AOTICACHE_CONFIG_min_free).text,
-                                aoticache_cli_format_bytes(free_bytes, room));
+                                "%s is to be free, %s are", setting.text, aoticache_cli_format_bytes(free_bytes, room));
 }
 
 void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
