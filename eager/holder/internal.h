@@ -480,9 +480,14 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
 /* ---- miss.c ---- */
 
 /*
- * Answers a call that the table does not answer. packed: NULL if no kernel can take the arguments. consumed: as in
- * aoticache_holder_run(). timed (the call's part in a trial): may be NULL. If it is the fallback's turn, the code that knows when the fallback has answered must call aoticache_timed_call_end(). ret_compiles: NULL, or set to true if a compile would
- * now begin or be queued; then nothing has been done or counted, and the status is NOT_FOUND.
+ * Answers a call that the table does not answer.
+ *
+ * packed:       NULL if no kernel can take the arguments.
+ * consumed:     as in aoticache_holder_run().
+ * timed:        the call's part in a trial; may be NULL. If it is the fallback's turn, the code that knows when the fallback has
+ *               answered must call aoticache_timed_call_end().
+ * ret_compiles: NULL, or set to true if a compile would now begin or be queued; then nothing has been done or counted, and the
+ *               status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                                  const aoticache_packed *packed, bool *consumed,
