@@ -7,7 +7,7 @@
  * flush of any process adds all records in its own transaction and removes the file.
  *
  * Nothing counts twice: the file has a random number in its header, and the transaction that adds its records also writes
- * that number and the number of bytes added. If a process dies after the commit, its file's records are known to be added.
+ * that number and where the last added record ends. If a process dies after the commit, its file's records are known to be added.
  * Nothing is lost between two processes: a process that appends holds the file's lock and checks that the file still has a
  * name, and a process that removes it holds the lock too and checks whether more than the added bytes is there. The lock is
  * held for microseconds; a process that cannot get it soon (its holder was stopped) does without: it writes to the database,
@@ -157,13 +157,21 @@ static int open_and_read(const aoticache_index *index, uint8_t *bytes, size_t *r
     return steal_fd(&fd);
 }
 
-static aoticache_status merge_records(aoticache_index *index, const uint8_t *bytes, size_t size, size_t at,
+/*
+ * Adds the complete records from *end on, and moves *end to the end of the last one.
+ *
+ * What follows it may be the first part of a record that another process is writing: a reader without the lock sees a
+ * write page by page. The next merge starts there.
+ */
+static aoticache_status merge_records(aoticache_index *index, const uint8_t *bytes, size_t size, size_t *end,
                                       int64_t now_ns, aoticache_error *ret_error)
 {
     aoticache_index_record record;
     aoticache_status status = AOTICACHE_OK;
+    size_t at = *end;
     while (status == AOTICACHE_OK &&
            (status = aoticache_index_record_next(bytes, size, &at, &record)) == AOTICACHE_OK) {
+        *end = at;
         if (record.deltas.now_ns > now_ns) /* from a clock that was ahead */
             record.deltas.now_ns = now_ns;
         status = aoticache_index_add_deltas(index, &record.deltas, ret_error);
@@ -184,14 +192,15 @@ static aoticache_status merge_new(aoticache_index *index, const uint8_t *bytes, 
         status = read_meta(index, "uses_merged", &merged, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    size_t at = last_number == number && merged > HEADER_BYTES ? (size_t)merged : HEADER_BYTES;
-    if (at >= size)
-        return AOTICACHE_OK;
-    status = merge_records(index, bytes, size, at, now_ns, ret_error);
+    const size_t begin = last_number == number && merged > HEADER_BYTES ? (size_t)merged : HEADER_BYTES;
+    size_t end = begin;
+    status = merge_records(index, bytes, size, &end, now_ns, ret_error);
+    if (end == begin)
+        return status;
     if (status == AOTICACHE_OK)
         status = aoticache_index_put_meta(index, "uses_file", number, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_put_meta(index, "uses_merged", (int64_t)size, ret_error);
+        status = aoticache_index_put_meta(index, "uses_merged", (int64_t)end, ret_error);
     return status;
 }
 

@@ -374,6 +374,45 @@ static void write_file(const uint8_t *bytes, size_t size)
     cr_assert_eq(fclose(file), 0);
 }
 
+/* Adds bytes to the file in steps of another process that has the lock, and flushes after each step. */
+static void write_in_steps(aoticache_index *index, const uint8_t *bytes, size_t size, size_t step)
+{
+    const int fd = open(uses_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(flock(fd, LOCK_EX), 0);
+    for (size_t at = 0; at < size; at += step) {
+        const size_t part = size - at < step ? size - at : step;
+        cr_assert_eq(write(fd, bytes + at, part), (ssize_t)part);
+        cr_assert_eq(flush(index), AOTICACHE_OK);
+    }
+    close(fd);
+}
+
+/* A reader sees a write of several pages page by page. */
+Test(deferred, record_that_is_still_being_written_is_added_when_it_is_complete)
+{
+    aoticache_index *index = open_index();
+    put_used_entry(index);
+    must_defer(index);
+    must_defer(index);
+    must_defer(index);
+    size_t size;
+    uint8_t *bytes = read_file(&size);
+    uint64_t records = 0;
+    for (size_t step = 1; step <= size; step += 7) {
+        cr_assert_eq(unlink(uses_path), 0);
+        memset(bytes + 8, (int)step, 8); /* the file's number */
+        write_in_steps(index, bytes, size, step);
+        records += 3;
+        check_added(index, records);
+    }
+    free(bytes);
+    cr_assert_eq(flush(index), AOTICACHE_OK);
+    cr_assert_not(aoticache_index_has_deferred(index));
+    check_added(index, records);
+    aoticache_index_close(index);
+}
+
 /* Flushes the modified file of four records and returns how many were added; the file is gone then. */
 static uint64_t count_added(aoticache_index *index)
 {
