@@ -27,6 +27,8 @@ SANITIZE ?=
 comma    := ,
 hash     := \#
 BUILD    ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
+# The recorded dependencies of an object name it as it was built: one directory must not have two names.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(BUILD))
 VENV     ?= $(CURDIR)/build/venv
 
 CC       ?= cc

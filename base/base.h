@@ -72,8 +72,8 @@ extern "C" {
     X(COMPILE_FAILED, 9, "the compile failed")                             \
     X(LOAD_FAILED, 10, "the library cannot be loaded")                     \
     X(RUN_FAILED, 11, "the kernel reported a failure")                     \
-    X(EXISTS, 12, "there is one already")                                  \
-    X(MISMATCH, 13, "does not fit what is there")
+    X(EXISTS, 12, "already exists")                                        \
+    X(MISMATCH, 13, "conflicts with existing data")
 
 typedef enum aoticache_status {
 #define AOTICACHE_STATUS_ENUM(name, number, text) AOTICACHE_##name = number,

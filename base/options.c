@@ -27,9 +27,9 @@ aoticache_status aoticache_options_read(const void *given, size_t size, const ch
                          given_size <= AOTICACHE_OPTIONS_MAX_BYTES;
     const size_t known = given_size < size ? given_size : size;
     if (!is_size || !is_zero((const char *)given + known, given_size - known))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s.size is %zu, this library's is %zu%s; begin with %s", type, given_size, size,
-                                   is_size ? ", and what it does not know is not zero" : "", initializer);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID, "%s.size is %zu, this library's is %zu%s; begin with %s", type, given_size,
+            size, is_size ? ", and the bytes that this library does not know are not zero" : "", initializer);
     memcpy(ret_options, given, known);
     memcpy(ret_options, &size, sizeof size);
     return AOTICACHE_OK;

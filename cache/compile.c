@@ -73,8 +73,8 @@ static void report_not_stored(aoticache_cache *cache, const aoticache_error *rea
     aoticache_log(
         &cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
         "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
-        reason->message, has_room ? "" : "; free some space or let ", has_room ? "" : path,
-        has_room ? "" : " be written");
+        reason->message, has_room ? "" : "; free some space, or make ", has_room ? "" : path,
+        has_room ? "" : " writable");
 }
 
 static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)
@@ -140,7 +140,7 @@ static void remember_failure(struct job *job, const char *message)
     aoticache_error detail = {.message = ""};
     if (aoticache_index_put_failure(index, &failure, &detail) != AOTICACHE_OK)
         aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_WARNING,
-                      "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
+                      "cannot remember the failed compile of %s: %s", failure.op, detail.message);
 }
 
 /* Deletes the remembered failure, for an artifact that is not stored. Storing an artifact does this automatically. */
@@ -162,7 +162,7 @@ static aoticache_status judge_result(struct job *job, aoticache_status returned,
         return aoticache_error_set(detail, job->delivered, "%s", job->error.message);
     if (returned == AOTICACHE_OK && job->deliveries == 0)
         return aoticache_error_set(detail, AOTICACHE_COMPILE_FAILED,
-                                   "the compile hook of %s returned success and delivered nothing", op);
+                                   "the compile hook of %s returned success but delivered nothing", op);
     if (returned == AOTICACHE_OK)
         return AOTICACHE_OK;
     if (returned == AOTICACHE_NOT_FOUND) /* a compile must not return this status */
@@ -286,7 +286,7 @@ aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticach
     aoticache_status status = aoticache_request_key(request, &job.target.key, ret_error);
     if (status == AOTICACHE_OK && aoticache_request_is_dynamic(request))
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "%s: the request is dynamic; one for exact shapes is wanted",
+                                     "%s: the request is dynamic; a request for exact shapes is required",
                                      aoticache_request_op(request));
     if (status == AOTICACHE_OK)
         status = aoticache_cache_check_writable(cache, ret_error);
@@ -376,7 +376,8 @@ static aoticache_status with_lease(struct job *job, aoticache_artifact **ret_art
             return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request), detail.message);
         if (status != AOTICACHE_OK)
             aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_DEBUG,
-                          "compiling without a lease (others may compile the same): %s", detail.message);
+                          "compiling without a lease (other processes may compile the same kernel): %s",
+                          detail.message);
     }
     aoticache_status status = look_again(job, contended, ret_artifact, ret_error);
     aoticache_lease_release(&lease);

@@ -85,7 +85,7 @@ aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const ao
         return status;
     cleanup_free aoticache_index_judgement *rows = calloc(count, sizeof *rows);
     if (rows == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu judgements", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu judgements", count);
     for (size_t i = 0; i < count; i++)
         rows[i] = (aoticache_index_judgement){.key = judgements[i].key,
                                               .machine = judgements[i].machine,

@@ -43,8 +43,9 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     if (cache->directory->read_only) {
         if (found == AOTICACHE_CORRUPT)
             aoticache_cache_note_damaged(cache, digest);
-        aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s cannot be used (%s); the cache is read-only, it stays",
-                      hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
+        aoticache_log(logger, AOTICACHE_LOG_WARNING,
+                      "object %s cannot be used (%s); it stays, because the cache is read-only", hex,
+                      found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
         return;
     }
     aoticache_status now = aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &state, detail);

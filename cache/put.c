@@ -94,7 +94,8 @@ static aoticache_status read_content(struct put *put, aoticache_error *ret_error
     }
     return put->content_size == bytes
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", file->path);
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changed while it was being stored; try again",
+                                     file->path);
 }
 
 static aoticache_status put_files(struct put *put, aoticache_error *ret_error)
@@ -275,6 +276,7 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
         if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
             return aoticache_cache_index_result(status, ret_error);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "%s: another process replaced the index again and again; try again",
                                cache->directory->path);
 }

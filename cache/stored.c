@@ -173,13 +173,13 @@ static aoticache_status decode_request(aoticache_cache *cache, const struct row 
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = aoticache_digest_of(row->encoding, row->encoding_size, &digest);
     if (status == AOTICACHE_OK && !aoticache_digest_equal(&digest, &row->key))
-        status = aoticache_error_set(&detail, AOTICACHE_INVALID, "it does not hash to the key");
+        status = aoticache_error_set(&detail, AOTICACHE_INVALID, "it does not hash to its key");
     if (status == AOTICACHE_OK)
         status = aoticache_request_decode(row->encoding, row->encoding_size, ret_request, &detail);
     if (status == AOTICACHE_INVALID)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING,
-                      "entry %lld is passed over: its request in the index cannot be read: %s",
-                      (long long)row->entry_id, detail.message);
+                      "entry %lld is skipped: cannot decode its request in the index: %s", (long long)row->entry_id,
+                      detail.message);
     return status;
 }
 

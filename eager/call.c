@@ -96,7 +96,7 @@ static aoticache_status add_operator(aoticache_context *context, const char *op,
         made->name = strdup(op);
     aoticache_status status = AOTICACHE_OK;
     if (schema == NULL || made == NULL || made->name == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for an operator", op);
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory for an operator", op);
     if (status == AOTICACHE_OK)
         status = aoticache_holder_create(context, &options, &made->holder, ret_error);
     aoticache_named_operator *listed = NULL;
@@ -185,7 +185,7 @@ static aoticache_status read_inputs(named_call *call, const aoticache_tensor_vie
     call->values = calloc(call->num_inputs, sizeof *call->values);
     call->own = calloc(call->num_inputs, sizeof *call->own);
     if (call->views == NULL || call->values == NULL || call->own == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for %zu tensors", call->op,
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory for %zu tensors", call->op,
                                    call->num_inputs);
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < call->num_inputs; i++)
@@ -203,9 +203,9 @@ static aoticache_status return_outputs(const named_call *call, aoticache_value *
     aoticache_status status = AOTICACHE_OK;
     cleanup_free aoticache_tensor_view *views = calloc(num_outputs + 1, sizeof *views);
     if (views == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its results", call->op);
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory for its results", call->op);
     else if (results->count != num_outputs)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s gives %u results, %zu were asked for",
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s returns %u results; %zu were requested",
                                      call->op, (unsigned)results->count, num_outputs);
     for (size_t i = 0; status == AOTICACHE_OK && i < num_outputs; i++) {
         status = aoticache_tensor_get_view(results->as.outputs[i], &views[i], ret_error);
@@ -229,7 +229,7 @@ aoticache_status aoticache_call(aoticache_context *context, const char *op, cons
         return AOTICACHE_REFUSE_NULL(ret_error, context, op, inputs, ret_outputs);
     if (num_inputs == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_call: %.200s: num_inputs is 0; at least one tensor is needed", op);
+                                   "aoticache_call: %.200s: num_inputs is 0; at least one tensor is required", op);
     named_call call = {.op = op, .num_inputs = num_inputs, .device = AOTICACHE_DEVICE_CPU};
     aoticache_holder *holder = NULL;
     aoticache_status status = read_inputs(&call, inputs, ret_error);

@@ -64,7 +64,7 @@ static aoticache_status report_dlerror(const char *path, aoticache_error *ret_er
     size_t length = strlen(path);
     if (strncmp(message, path, length) == 0 && strncmp(message + length, ": ", 2) == 0)
         message += length + 2;
-    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker says: %s", message);
+    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker reports: %s", message);
 }
 
 /* ---- without /proc ---- */
@@ -109,13 +109,14 @@ static aoticache_status open_copy(int fd, void **ret_handle, aoticache_error *re
              temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
     if (mkdtemp(folder) == NULL)
         return aoticache_error_set_errno(
-            ret_error, errno, "/proc is not mounted, and no folder can be made for a copy of the library (%s)", folder);
+            ret_error, errno, "/proc is not mounted, and cannot create a directory for a copy of the library (%s)",
+            folder);
     snprintf(path, sizeof path, "%s" COPY_NAME, folder);
     const int failed = copy_to(fd, path);
     aoticache_status status = AOTICACHE_OK;
     if (failed != 0)
-        status = aoticache_error_set_errno(ret_error, failed,
-                                           "/proc is not mounted, and the library cannot be copied to %s", path);
+        status = aoticache_error_set_errno(ret_error, failed, "/proc is not mounted, and cannot copy the library to %s",
+                                           path);
     else if ((*ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL)
         status = report_dlerror(path, ret_error);
     unlink(path);

@@ -59,7 +59,7 @@ static aoticache_status check_machine(const loading *load, aoticache_error *ret_
     char theirs[AOTICACHE_ELF_MACHINE_BYTES], ours[AOTICACHE_ELF_MACHINE_BYTES];
     aoticache_elf_machine_format(load->elf.machine, load->elf.elf_class, load->elf.byte_order, theirs);
     aoticache_elf_machine_format(aoticache_elf_host_machine(), ELFCLASS64, aoticache_elf_host_byte_order(), ours);
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, this process is %s", theirs, ours);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, but this process is %s", theirs, ours);
 }
 
 static bool exports(const loading *load, const char *function)
@@ -89,12 +89,12 @@ static aoticache_status check_interface(const loading *load, aoticache_error *re
             complete &= aoticache_name_list_add(&missing, required[i]);
     aoticache_status status = AOTICACHE_OK;
     if (!complete) {
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for function names");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for function names");
     } else if (missing.count > 0) {
         char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
         aoticache_name_list_format(&missing, names);
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "it is no AOTInductor kernel library: it does not export %s", names);
+                                     "not an AOTInductor kernel library: it does not export %s", names);
     }
     aoticache_name_list_free(&missing);
     return status;
@@ -164,7 +164,7 @@ static aoticache_status check_functions(const loading *load, aoticache_error *re
             complete &= aoticache_name_list_add(&missing, load->names.symbols.names[i]);
     aoticache_status status = AOTICACHE_OK;
     if (!complete)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for function names");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for function names");
     else if (missing.count > 0)
         status = fail_missing_functions(load, &missing, ret_error);
     aoticache_name_list_free(&missing);
@@ -178,7 +178,8 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     for (size_t i = 0; i < load->names.needed.count; i++)
         if (aoticache_needed_classify(load->names.needed.names[i]) == AOTICACHE_NEEDED_TORCH_CUDA)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "it needs %.100s, and this process has no PyTorch; run it in one with PyTorch",
+                                       "it needs %.100s, but this process has no PyTorch; run it in a process with "
+                                       "PyTorch",
                                        load->names.needed.names[i]);
     return AOTICACHE_OK;
 }
@@ -263,8 +264,8 @@ static aoticache_status check_other_machine(const loading *load, const char *arc
     bool known = strcmp(arch, "x86_64") == 0 || strcmp(arch, "aarch64") == 0;
     if (!known || strcmp(theirs, arch) == 0)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, and one for %.40s is wanted", theirs,
-                               arch);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, but a library for %.40s is required",
+                               theirs, arch);
 }
 
 aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error)
@@ -370,7 +371,7 @@ static aoticache_status resolve_functions(aoticache_library *library, aoticache_
         found->AOTInductorModelContainerDelete == NULL || found->AOTInductorModelContainerRun == NULL ||
         found->AOTInductorModelContainerGetNumInputs == NULL || found->AOTInductorModelContainerGetNumOutputs == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
-                                   "the dynamic linker does not find the functions that its symbol table has");
+                                   "the dynamic linker does not find the functions of its symbol table");
     return AOTICACHE_OK;
 }
 
@@ -425,7 +426,7 @@ static aoticache_status show_original(int original, int copy, aoticache_error *r
         result = dup3(original, copy, O_CLOEXEC);
     while (result < 0 && (errno == EINTR || errno == EBUSY));
     return result >= 0 ? AOTICACHE_OK
-                       : aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", original);
+                       : aoticache_error_set_errno(ret_error, errno, "cannot duplicate descriptor %d", original);
 }
 
 /*
@@ -449,7 +450,7 @@ static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidde
     *ret_hidden = fd >= 0 && again;
     /* A library that opens itself must find its file as long as it is loaded, even after the caller closes fd. */
     if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->fd, F_DUPFD_CLOEXEC, 3)) < 0)
-        return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->fd);
+        return aoticache_error_set_errno(ret_error, errno, "cannot duplicate descriptor %d", load->fd);
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
@@ -517,7 +518,7 @@ static aoticache_status load_checked(loading *load, aoticache_library **ret_libr
         return status;
     aoticache_library *library = library_new(load->name);
     if (library == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a library");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a library");
     library->torch = &load->provider->torch;
     library->proxy_executor = load->names.proxy_executor;
     status = aoticache_cuda_facts_read(load->fd, &load->names.needed, &library->cuda, ret_error);
@@ -548,8 +549,8 @@ static aoticache_status load_library(loading *load, aoticache_library **ret_libr
     if (load->name == NULL || ret_library == NULL)
         return AOTICACHE_REFUSE_NULL_OF("aoticache_library_load_fd", ret_error, load->name, ret_library);
     if (load->fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s: it cannot be read: fd is %d",
-                                   load->name, load->fd);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s: cannot read it: fd is %d", load->name,
+                                   load->fd);
     aoticache_status status = read_file(load, load->image >= 0 ? load->image : load->fd, ret_error);
     if (status == AOTICACHE_OK) /* may copy and hash the whole file: outside the fork guard */
         status = make_image(load, ret_error);
@@ -675,7 +676,7 @@ aoticache_status aoticache_library_failure(const aoticache_library *library, aot
         library->functions.AOTInductorGetLastError(&message) == 0 && message != NULL && message[0] != '\0')
         set_failure(ret_error, status, library->name, message);
     else
-        aoticache_error_set(ret_error, status, "library %.*s: %s returned %d and left no message", NAMED(library->name),
+        aoticache_error_set(ret_error, status, "library %.*s: %s returned %d without a message", NAMED(library->name),
                             function, (int)code);
     for (char *at = ret_error->message; (at = strchr(at, '\n')) != NULL;)
         *at = ' ';

@@ -39,11 +39,11 @@ static aoticache_status check_shape(int32_t dtype, int64_t ndim, const int64_t *
                                     int64_t *ret_contiguous, int64_t *ret_numel, aoticache_error *ret_error)
 {
     if (ndim < 0 || ndim > MAX_DIMS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor has 0 to %d dimensions, not %lld", MAX_DIMS,
-                                   (long long)ndim);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor must have 0 to %d dimensions, not %lld",
+                                   MAX_DIMS, (long long)ndim);
     size_t item_size = aoticache_dtype_size(dtype);
     if (item_size == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no dtype %d", (int)dtype);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unknown dtype %d", (int)dtype);
     return complete_shape(ndim, sizes, strides, item_size, ret_contiguous, ret_numel, ret_error);
 }
 
@@ -59,7 +59,7 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
         return status;
     if (data == NULL && numel > 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_tensor_from_blob: data is NULL, and the tensor has %lld elements",
+                                   "aoticache_tensor_from_blob: data is NULL, but the tensor has %lld elements",
                                    (long long)numel);
     const aoticache_torch *torch;
     status = aoticache_torch_get(&torch, ret_error);
@@ -151,7 +151,7 @@ aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_te
     aoticache_tensor_view view = {0};
     const char *failed = read_view(torch, tensor, &view);
     if (failed != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s fails for this tensor", failed);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s failed for this tensor", failed);
     *ret_view = view;
     return AOTICACHE_OK;
 }

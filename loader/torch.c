@@ -131,8 +131,8 @@ static aoticache_status check_program_is_dynamic(aoticache_error *ret_error)
     if (found)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "this program is linked statically, and such a program cannot load libraries; link it "
-                               "without -static (libaoticache.a may be used all the same)");
+                               "this program is linked statically, and such a program cannot load libraries; "
+                               "link it without -static (libaoticache.a can still be used)");
 }
 
 /* ---- libtorch ---- */
@@ -159,13 +159,13 @@ static aoticache_status find_needed_name(aoticache_torch_provider *provider, aot
 static aoticache_status open_libtorch(aoticache_torch_provider *provider, aoticache_error *ret_error)
 {
     if (provider->path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a path");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a path");
     provider->torch.kind = AOTICACHE_TORCH_LIBTORCH;
     provider->torch.path = provider->path;
     /* The library is loaded already. This counts one more user, and changes nothing for the others. */
     provider->handle = dlopen(provider->path, RTLD_LAZY | RTLD_NOLOAD);
     if (provider->handle == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s was in the process and has been unloaded",
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s was unloaded from this process",
                                    provider->path);
     aoticache_status status = find_needed_name(provider, ret_error);
     return status == AOTICACHE_OK ? bind_functions(provider, ret_error) : status;
@@ -193,7 +193,7 @@ static void *dlopen_shim(aoticache_error *ret_error)
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         const char *message = dlerror();
-        aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker refuses the shim: %s",
+        aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker cannot load the shim: %s",
                             message != NULL ? message : path);
     }
     return handle;
@@ -210,7 +210,7 @@ static aoticache_status open_shim(aoticache_torch_provider *provider, aoticache_
     if (dlinfo(provider->handle, RTLD_DI_LINKMAP, &map) == 0 && map != NULL)
         provider->path = strdup(map->l_name);
     if (provider->path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a path");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a path");
     provider->torch.path = provider->path;
     return bind_functions(provider, ret_error);
 }
@@ -219,7 +219,7 @@ static aoticache_status choose_provider(aoticache_torch_provider **ret_provider,
 {
     aoticache_torch_provider *provider = calloc(1, sizeof *provider);
     if (provider == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a provider");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a provider");
     loaded_file libtorch = find_loaded("libtorch_cpu.so");
     provider->path = libtorch.path;
     aoticache_status status = libtorch.found ? open_libtorch(provider, ret_error) : open_shim(provider, ret_error);

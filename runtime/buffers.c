@@ -123,9 +123,9 @@ static AOTIRuntimeError store_folded(const aoticache_container *container, aotic
     const aoticache_kernel *kernel = container->kernel;
     for (size_t i = 0; i < kernel->num_constants; i++) {
         if (kernel->constants[i].from_folded && made[i] == NULL)
-            return aoticache_message_set("folding did not make constant %s", kernel->constants[i].name);
+            return aoticache_message_set("folding did not produce constant %s", kernel->constants[i].name);
         if (!kernel->constants[i].from_folded && made[i] != NULL)
-            return aoticache_message_set("folding made constant %s, which is not a folded one",
+            return aoticache_message_set("folding produced constant %s, which is not a folded constant",
                                          kernel->constants[i].name);
     }
     for (size_t i = 0; i < kernel->num_constants; i++) {
@@ -197,7 +197,7 @@ static AOTIRuntimeError check_complete(const aoticache_container *container, con
     for (size_t i = 0; i < container->kernel->num_constants; i++)
         if (buffer->constants[i] == NULL && !container->kernel->constants[i].from_folded)
             return aoticache_message_set("constant %s has no data: its weights are not part of this library, and no "
-                                         "update has given them",
+                                         "update has set them",
                                          container->kernel->constants[i].name);
     return AOTICACHE_KERNEL_OK;
 }

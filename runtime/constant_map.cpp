@@ -104,7 +104,7 @@ AOTIRuntimeError AOTInductorModelContainerExtractConstantsMap(AOTInductorModelCo
     if (constants == nullptr)
         return aoticache_update_fail("the map of constants is NULL");
     if (_ZSt9terminatev == nullptr)
-        return aoticache_update_fail("this process has no libstdc++ to fill a map of constants with");
+        return aoticache_update_fail("this process has no libstdc++, which is needed to fill a map of constants");
     AOTIRuntimeError status = aoticache_update_extract(container, use_inactive, &entries, &count);
     if (status != 0)
         return status;

@@ -82,8 +82,7 @@ static AOTIRuntimeError fold_if_needed(aoticache_container *container, AOTInduct
     case AOTICACHE_BUFFER_NONE:
         break;
     }
-    return aoticache_message_set("Unknown constant state: ConstantState::NONE: nothing was put into the buffer that is "
-                                 "active");
+    return aoticache_message_set("Unknown constant state: ConstantState::NONE: the active buffer has no constants");
 }
 
 static __attribute__((noinline)) AOTIRuntimeError fold_before_run(aoticache_container *container,

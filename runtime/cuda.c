@@ -129,13 +129,13 @@ static AOTIRuntimeError bind_runtime(void)
     void *found[sizeof symbols / sizeof symbols[0]];
     void *handle = open_runtime();
     if (handle == NULL)
-        return aoticache_message_set("device cuda is asked for, but there is no CUDA runtime: libcudart.so.13, .12, "
-                                     ".11.0 and libcudart.so cannot be opened: %s",
+        return aoticache_message_set("device cuda was requested, but there is no CUDA runtime: cannot open "
+                                     "libcudart.so.13, .12, .11.0 or libcudart.so: %s",
                                      dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         found[i] = dlsym(handle, symbols[i]);
         if (found[i] == NULL)
-            return aoticache_message_set("device cuda is asked for, but the CUDA runtime has no %s", symbols[i]);
+            return aoticache_message_set("device cuda was requested, but the CUDA runtime has no %s", symbols[i]);
     }
     memcpy(&cuda, found, sizeof cuda);
     cuda_found = true;
@@ -146,9 +146,9 @@ static AOTIRuntimeError choose_device(int32_t *index)
 {
     int count = 0, current = 0, error = cuda.get_device_count(&count);
     if (error != SUCCESS)
-        return fail_cuda("device cuda is asked for, but cudaGetDeviceCount", error);
+        return fail_cuda("device cuda was requested, but cudaGetDeviceCount", error);
     if (count == 0 || *index >= count)
-        return aoticache_message_set("device cuda:%d is asked for, but this machine has %d CUDA devices",
+        return aoticache_message_set("device cuda:%d was requested, but this machine has %d CUDA devices",
                                      *index < 0 ? 0 : (int)*index, count);
     error = *index < 0 ? cuda.get_device(&current) : cuda.set_device(*index);
     if (error != SUCCESS)

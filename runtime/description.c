@@ -70,7 +70,7 @@ static AOTIRuntimeError check_layout(const aoticache_kernel_constant *constant)
     int64_t extent, end;
     size_t bytes, element = aoticache_description_dtype_bytes(constant->dtype);
     if (element == 0)
-        return aoticache_message_set("constant %s: dtype %d is unknown", constant->name, (int)constant->dtype);
+        return aoticache_message_set("constant %s: unknown dtype %d", constant->name, (int)constant->dtype);
     if (constant->ndim < 0 || constant->ndim > MAX_NDIM ||
         (constant->ndim > 0 && (constant->sizes == NULL || constant->strides == NULL)))
         return aoticache_message_set("constant %s: %d dimensions without sizes and strides, or not 0 to %d",
@@ -79,10 +79,10 @@ static AOTIRuntimeError check_layout(const aoticache_kernel_constant *constant)
         !aoticache_description_extent(constant->ndim, constant->sizes, constant->strides, &extent) ||
         __builtin_add_overflow(constant->storage_offset, extent, &end) ||
         __builtin_mul_overflow((size_t)end, element, &bytes))
-        return aoticache_message_set("constant %s: its sizes, strides and offset make no tensor", constant->name);
+        return aoticache_message_set("constant %s: its sizes, strides and offset are not valid", constant->name);
     if (extent > 0 && bytes > constant->data_size)
-        return aoticache_message_set("constant %s: %zu bytes of data, its sizes and strides need %zu", constant->name,
-                                     constant->data_size, bytes);
+        return aoticache_message_set("constant %s: %zu bytes of data, but its sizes and strides need %zu",
+                                     constant->name, constant->data_size, bytes);
     return AOTICACHE_KERNEL_OK;
 }
 
@@ -96,7 +96,7 @@ static AOTIRuntimeError check_constants(const aoticache_kernel *kernel)
         if (constant->name == NULL || constant->original_fqn == NULL)
             return aoticache_message_set("the kernel's description has no name for constant %zu", i);
         if (constant->from_folded && kernel->fold == NULL)
-            return aoticache_message_set("constant %s is folded, but the kernel has no function that folds",
+            return aoticache_message_set("constant %s is folded, but the kernel has no folding function",
                                          constant->name);
         if (!constant->from_folded && check_layout(constant) != AOTICACHE_KERNEL_OK)
             return AOTICACHE_KERNEL_FAILURE;
@@ -110,8 +110,8 @@ static AOTIRuntimeError check_fields(const aoticache_kernel *kernel)
         return aoticache_message_set("the kernel's description has no %s",
                                      kernel->device == NULL ? "device" : "run function");
     if (kernel->weights < AOTICACHE_KERNEL_WEIGHTS_EMBEDDED || kernel->weights > AOTICACHE_KERNEL_WEIGHTS_HOST)
-        return aoticache_message_set("the kernel's description says its weights are in place %d; this runtime knows %d "
-                                     "to %d",
+        return aoticache_message_set("the kernel's description says that the location of its weights is %d; this "
+                                     "runtime supports %d to %d",
                                      (int)kernel->weights, (int)AOTICACHE_KERNEL_WEIGHTS_EMBEDDED,
                                      (int)AOTICACHE_KERNEL_WEIGHTS_HOST);
     if (kernel->weights == AOTICACHE_KERNEL_WEIGHTS_FILE && kernel->weights_file == NULL)
@@ -127,12 +127,12 @@ static AOTIRuntimeError complete_fields(aoticache_container *container, const ao
 {
     const size_t oldest = offsetof(aoticache_kernel, weights);
     if (kernel->size > sizeof *kernel)
-        return aoticache_message_set("the kernel's description has %zu bytes, this runtime knows %zu: the description "
-                                     "was compiled with the header of a newer runtime",
+        return aoticache_message_set("the kernel's description has %zu bytes, but this runtime supports %zu: it was "
+                                     "compiled with the header of a newer runtime",
                                      kernel->size, sizeof *kernel);
     if (kernel->size < oldest)
-        return aoticache_message_set("the kernel's description has %zu bytes, this runtime's has %zu, and the oldest "
-                                     "one %zu",
+        return aoticache_message_set("the kernel's description has %zu bytes; this runtime's has %zu, and the "
+                                     "oldest supported has %zu",
                                      kernel->size, sizeof *kernel, oldest);
     container->kernel = kernel;
     if (kernel->size < sizeof *kernel) {
@@ -174,7 +174,7 @@ static AOTIRuntimeError sort_names(aoticache_container *container)
     for (size_t i = 1; i < kernel->num_constants; i++) {
         const char *name = kernel->constants[container->by_name[i]].name;
         if (strcmp(name, kernel->constants[container->by_name[i - 1]].name) == 0)
-            return aoticache_message_set("the kernel's description has two constants with the name %s", name);
+            return aoticache_message_set("the kernel's description has two constants named %s", name);
     }
     return AOTICACHE_KERNEL_OK;
 }

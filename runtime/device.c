@@ -69,18 +69,18 @@ AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *as
 {
     aoticache_device_place place = {.type = device_type_of(kernel_device)};
     if (place.type < 0)
-        return aoticache_message_set("the kernel's description says device %s; this runtime knows cpu and cuda",
+        return aoticache_message_set("the kernel's description has device %s; this runtime supports cpu and cuda",
                                      kernel_device);
     if (asked == NULL)
-        return aoticache_message_set("no device is given; this kernel is for %s", kernel_device);
+        return aoticache_message_set("no device is specified; this kernel is for %s", kernel_device);
     if (!parse_index(asked, kernel_device, &place.index))
-        return aoticache_message_set("device %s is asked for; this kernel is for %s", asked, kernel_device);
+        return aoticache_message_set("device %s was requested, but this kernel is for %s", asked, kernel_device);
     if (place.type == AOTICACHE_DEVICE_TYPE_CPU) {
         /* A number has no meaning on the CPU. */
         place.index = -1;
         place.functions = &cpu_functions;
     } else if (aoticache_cuda_find == NULL) {
-        return aoticache_message_set("this library was linked without what runs on device %s", kernel_device);
+        return aoticache_message_set("this library was linked without support for device %s", kernel_device);
     } else if (aoticache_cuda_find(&place.index, &place.functions) != AOTICACHE_KERNEL_OK) {
         return AOTICACHE_KERNEL_FAILURE;
     }

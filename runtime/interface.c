@@ -24,7 +24,7 @@ static aoticache_container *begin_call(AOTInductorModelContainerHandle handle)
 
 static AOTIRuntimeError fail_without_place(const char *what)
 {
-    return aoticache_message_set("no place for the %s", what);
+    return aoticache_message_set("the output pointer for the %s is NULL", what);
 }
 
 static AOTIRuntimeError create_container(AOTInductorModelContainerHandle *ret_container, size_t num_models,
@@ -114,7 +114,7 @@ static AOTIRuntimeError get_name(const char *what, const char *const *names, siz
     if (ret_name == NULL)
         return fail_without_place("name");
     if (position >= count)
-        return aoticache_message_set("%s %zu of a kernel with %zu", what, position, count);
+        return aoticache_message_set("there is no %s %zu: the kernel has %zu", what, position, count);
     *ret_name = names[position];
     return AOTICACHE_KERNEL_OK;
 }
@@ -185,7 +185,8 @@ static const aoticache_kernel_constant *find_constant(AOTInductorModelContainerH
         return NULL;
     }
     if (position >= container->kernel->num_constants) {
-        aoticache_message_set("constant %zu of a kernel with %zu", position, container->kernel->num_constants);
+        aoticache_message_set("there is no constant %zu: the kernel has %zu", position,
+                              container->kernel->num_constants);
         return NULL;
     }
     return &container->kernel->constants[position];
@@ -423,7 +424,7 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsMapV2(AOTInductorModelHandle han
     if (model == NULL)
         return AOTICACHE_KERNEL_FAILURE;
     if (num_pairs < 0)
-        return aoticache_message_set("update_constants_map: %d pairs", (int)num_pairs);
+        return aoticache_message_set("update_constants_map: the number of pairs is %d", (int)num_pairs);
     return set_constants(model, pairs, (size_t)num_pairs);
 }
 
@@ -465,7 +466,7 @@ static AOTIRuntimeError check_descriptors(const aoticache_kernel *kernel, int32_
                                           const AOTInductorArrayRefTensor *outputs)
 {
     if (kernel->run_arrayref == NULL)
-        return aoticache_message_set("this kernel does not run on descriptors: it has no function run_arrayref");
+        return aoticache_message_set("this kernel does not run on descriptors: it has no run_arrayref function");
     if (num_inputs < 0 || (size_t)num_inputs != kernel->num_inputs)
         return aoticache_message_set("expected inputs vector size to be %zu, but got %d", kernel->num_inputs,
                                      (int)num_inputs);
@@ -473,7 +474,8 @@ static AOTIRuntimeError check_descriptors(const aoticache_kernel *kernel, int32_
         return aoticache_message_set("expected outputs vector size to be %zu, but got %d", kernel->num_outputs,
                                      (int)num_outputs);
     if ((num_inputs > 0 && inputs == NULL) || (num_outputs > 0 && outputs == NULL))
-        return aoticache_message_set("no descriptors of %d inputs and %d outputs", (int)num_inputs, (int)num_outputs);
+        return aoticache_message_set("the descriptors of %d inputs or %d outputs are NULL", (int)num_inputs,
+                                     (int)num_outputs);
     return AOTICACHE_KERNEL_OK;
 }
 

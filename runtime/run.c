@@ -25,7 +25,7 @@ static AOTIRuntimeError check_call(const aoticache_kernel *kernel, const AtenTen
         return aoticache_message_set("expected outputs vector size to be %zu, but got %zu", kernel->num_outputs,
                                      num_outputs);
     if (outputs == NULL && num_outputs > 0)
-        return aoticache_message_set("no place for %zu outputs", num_outputs);
+        return aoticache_message_set("the array for %zu outputs is NULL", num_outputs);
     for (size_t i = 0; i < num_inputs; i++)
         if (inputs[i] == NULL)
             return aoticache_message_set("input %zu (%s) is NULL", i, kernel->input_names[i]);

@@ -11,7 +11,7 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
     if (aoti_torch_get_data_ptr(tensor, &seen.data) != 0 || aoti_torch_get_dtype(tensor, &seen.dtype) != 0 ||
         aoti_torch_get_dim(tensor, &seen.ndim) != 0 || aoti_torch_get_numel(tensor, &seen.numel) != 0 ||
         aoti_torch_get_sizes(tensor, &sizes) != 0 || aoti_torch_get_strides(tensor, &strides) != 0)
-        return aoticache_kernel_fail_torch(call, "looking at a tensor");
+        return aoticache_kernel_fail_torch(call, "reading a tensor");
     seen.sizes = sizes;
     seen.strides = strides;
     *ret_tensor = seen;
@@ -21,7 +21,7 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
 static AOTIRuntimeError fail_dimension(aoticache_kernel_call *call, size_t position, const char *what, int64_t d,
                                        int64_t seen, int64_t wanted)
 {
-    return aoticache_kernel_fail(call, "input %zu (%s): %s %lld of dimension %lld, this kernel is for %lld", position,
+    return aoticache_kernel_fail(call, "input %zu (%s): %s %lld of dimension %lld; this kernel is for %lld", position,
                                  call->kernel->input_names[position], what, (long long)seen, (long long)d,
                                  (long long)wanted);
 }
@@ -34,11 +34,11 @@ AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_
         return AOTICACHE_KERNEL_FAILURE;
     const char *name = call->kernel->input_names[position];
     if (seen.dtype != dtype)
-        return aoticache_kernel_fail(call, "input %zu (%s): dtype %d (%s), this kernel is for %d (%s)", position, name,
+        return aoticache_kernel_fail(call, "input %zu (%s): dtype %d (%s); this kernel is for %d (%s)", position, name,
                                      (int)seen.dtype, aoticache_description_dtype_name(seen.dtype), (int)dtype,
                                      aoticache_description_dtype_name(dtype));
     if (seen.ndim != ndim)
-        return aoticache_kernel_fail(call, "input %zu (%s): %lld dimensions, this kernel is for %lld", position, name,
+        return aoticache_kernel_fail(call, "input %zu (%s): %lld dimensions; this kernel is for %lld", position, name,
                                      (long long)seen.ndim, (long long)ndim);
     for (int64_t d = 0; d < ndim; d++) {
         if (seen.sizes[d] != sizes[d])
@@ -73,11 +73,12 @@ AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, siz
     int64_t contiguous[MAX_NDIM];
     AtenTensorHandle tensor;
     if (ndim < 0 || ndim > MAX_NDIM)
-        return aoticache_kernel_fail(call, "output %zu: %lld dimensions; 0 to %d are possible", position,
+        return aoticache_kernel_fail(call, "output %zu: %lld dimensions; 0 to %d are allowed", position,
                                      (long long)ndim, (int)MAX_NDIM);
     if (strides == NULL) {
         if (!contiguous_strides(ndim, sizes, contiguous))
-            return aoticache_kernel_fail(call, "output %zu: more elements than 64 bits count", position);
+            return aoticache_kernel_fail(call, "output %zu: the number of elements does not fit into 64 bits",
+                                         position);
         strides = contiguous;
     }
     if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, call->device_type, call->device_index, &tensor) != 0)

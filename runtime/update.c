@@ -75,7 +75,7 @@ static AOTIRuntimeError check_storage(const aoticache_kernel_constant *constant,
     int64_t element = (int64_t)aoticache_description_dtype_bytes(constant->dtype);
     if (seen->offset < 0 || !aoticache_description_extent(seen->ndim, seen->sizes, seen->strides, &extent) ||
         __builtin_add_overflow(seen->offset, extent, &end) || __builtin_mul_overflow(end, element, &bytes))
-        return aoticache_message_set("update_constant_buffer: constant '%s': its strides and offset make no tensor",
+        return aoticache_message_set("update_constant_buffer: constant '%s': its strides and offset are not valid",
                                      constant->name);
     if (extent > 0 && (bytes > seen->storage_bytes || seen->data == NULL))
         return aoticache_message_set("update_constant_buffer: constant '%s' has %lld bytes of storage but its strides "
@@ -151,7 +151,7 @@ static AOTIRuntimeError resolve_pairs(update_plan *update, const AOTInductorCons
         if (pairs[i].name == NULL)
             return aoticache_message_set("update_constant_buffer: pair %zu of %zu has no name", i, num_pairs);
         if (!aoticache_description_find_constant(update->container, pairs[i].name, &position))
-            return aoticache_message_set("update_constant_buffer: there is no constant '%s' among the kernel's %zu",
+            return aoticache_message_set("update_constant_buffer: unknown constant '%s'; the kernel has %zu",
                                          pairs[i].name, kernel->num_constants);
         if (kernel->constants[position].from_folded || update->changes[position].source != NULL)
             continue;
@@ -408,7 +408,7 @@ AOTIRuntimeError aoticache_update_from_blob(aoticache_container *container, cons
 {
     size_t count = container->kernel->num_constants;
     if (weights == NULL)
-        return aoticache_message_set("there is no blob of weights; %zu bytes are expected", container->blob_bytes);
+        return aoticache_message_set("the blob of weights is NULL; expected %zu bytes", container->blob_bytes);
     AtenTensorHandle *tensors = calloc(count + 1, sizeof(AtenTensorHandle));
     if (tensors == NULL)
         return aoticache_message_set("out of memory for %zu constants", count);

@@ -45,7 +45,7 @@ static AOTIRuntimeError library_path(const char **ret_path)
     const aoticache_kernel *(*described)(void) = aoticache_kernel_described;
     memcpy(&here, &described, sizeof here);
     if (dladdr(here, &found) == 0 || found.dli_fname == NULL)
-        return aoticache_message_set("weights: the file of this library cannot be found");
+        return aoticache_message_set("weights: cannot find the file of this library");
     *ret_path = found.dli_fname;
     return AOTICACHE_KERNEL_OK;
 }
@@ -64,15 +64,15 @@ static AOTIRuntimeError find_appended(const char *path, int fd, uint64_t file_by
     uint8_t trailer[TRAILER_BYTES];
     if (file_bytes < TRAILER_BYTES ||
         pread(fd, trailer, sizeof trailer, (off_t)(file_bytes - TRAILER_BYTES)) != TRAILER_BYTES)
-        return aoticache_message_set("weights: %s: %llu bytes, too few for appended weights of %llu", path,
+        return aoticache_message_set("weights: %s: %llu bytes are too few for appended weights of %llu", path,
                                      (unsigned long long)file_bytes, (unsigned long long)wanted);
     if (memcmp(trailer + TRAILER_BYTES - sizeof trailer_mark, trailer_mark, sizeof trailer_mark) != 0)
-        return aoticache_message_set("weights: %s: its %llu bytes do not end with appended weights, of which the "
-                                     "kernel has %llu: the file is cut off, or scripts/append-weights was not run",
+        return aoticache_message_set("weights: %s: its %llu bytes do not end with the kernel's %llu bytes of "
+                                     "appended weights: the file is truncated, or scripts/append-weights was not run",
                                      path, (unsigned long long)file_bytes, (unsigned long long)wanted);
     blob_place place = {read_number(trailer), read_number(trailer + 8)};
     if (place.offset > file_bytes - TRAILER_BYTES || place.bytes != file_bytes - TRAILER_BYTES - place.offset)
-        return aoticache_message_set("weights: %s: the trailer says %llu bytes at %llu, the file has %llu", path,
+        return aoticache_message_set("weights: %s: the trailer says %llu bytes at %llu, but the file has %llu", path,
                                      (unsigned long long)place.bytes, (unsigned long long)place.offset,
                                      (unsigned long long)file_bytes);
     *ret_place = place;
@@ -84,7 +84,7 @@ static AOTIRuntimeError map_place(const char *path, int fd, blob_place place, ui
                                   aoticache_weights *ret_weights)
 {
     if (place.bytes != wanted)
-        return aoticache_message_set("weights: %s: %llu bytes of weights, the kernel has %llu", path,
+        return aoticache_message_set("weights: %s: %llu bytes of weights, but the kernel has %llu", path,
                                      (unsigned long long)place.bytes, (unsigned long long)wanted);
     if (place.offset % AOTICACHE_DEVICE_ALIGNMENT != 0)
         return aoticache_message_set("weights: %s: the weights begin at %llu, not at a multiple of %d", path,
@@ -103,7 +103,7 @@ static AOTIRuntimeError map_open_file(const aoticache_container *container, cons
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
-        return fail_file(path, "cannot be looked at");
+        return fail_file(path, "cannot be examined");
     if (!S_ISREG(status.st_mode))
         return aoticache_message_set("weights: %s is not a regular file", path);
     uint64_t wanted = container->blob_bytes;

@@ -133,6 +133,6 @@ aoticache_status aoticache_home_find(const char *relative, char *ret_path, aotic
         (folder != NULL ? is_in(&search, folder, "", rest) : is_in_tree(&search, AOTICACHE_PREFIX)))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                               "%s is in none of %s; set AOTICACHE_HOME to the folder it is installed under", relative,
-                               search.tried);
+                               "%s is not in any of %s; set AOTICACHE_HOME to the directory that it is installed in",
+                               relative, search.tried);
 }

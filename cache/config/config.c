@@ -58,7 +58,7 @@ static aoticache_status read_files(aoticache_config *config, aoticache_error *re
         aoticache_status status = aoticache_config_add_file(config, only, AOTICACHE_CONFIG_OF_USER, ret_error);
         /* Other files may be missing; a file named explicitly should exist. */
         if (status == AOTICACHE_OK && strcmp(config->files[0].state, "not there") == 0)
-            aoticache_config_warn(config, "$" AOTICACHE_CONFIG_FILE_VARIABLE ": %.3000s is not there", only);
+            aoticache_config_warn(config, "$" AOTICACHE_CONFIG_FILE_VARIABLE ": %.3000s does not exist", only);
         return status;
     }
     aoticache_status status =

@@ -29,27 +29,26 @@ extern "C" {
 #define AOTICACHE_CONFIG_FILE_VARIABLE "AOTICACHE_CONFIG"
 
 /* name in files, environment variable, default as text, description */
-#define AOTICACHE_CONFIG_LIST(X)                                                                                    \
-    X(directory, "AOTICACHE_DIR", "", "the cache directory; empty: $XDG_CACHE_HOME/aoticache")                      \
-    X(max_size, "AOTICACHE_MAX_SIZE", "0", "bytes that the cache keeps itself below; 0: no limit")                  \
-    X(max_entries, "AOTICACHE_MAX_ENTRIES", "0", "entries likewise; 0: no limit")                                   \
-    X(max_age, "AOTICACHE_MAX_AGE", "0", "aoticache-gc removes what was not used for so long; 0: never")            \
-    X(min_free, "AOTICACHE_MIN_FREE", "0", "of the file system, 5% or 10G: aoticache-gc keeps it free")             \
-    X(policy, "AOTICACHE_POLICY", "lru", "lru or cost")                                                             \
-    X(keep, "AOTICACHE_KEEP", "", "patterns of operators that are never collected, separated by spaces")            \
-    X(allow_shared, "AOTICACHE_ALLOW_SHARED", "false", "accept a directory that others own or may write")           \
-    X(failure_ttl, "AOTICACHE_FAILURE_TTL", "600", "seconds that a failed compile is remembered")                   \
-    X(compile_timeout, "AOTICACHE_COMPILE_TIMEOUT", "600", "seconds to wait for another's compile")                 \
-    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")                                    \
-    X(require_signatures, "AOTICACHE_REQUIRE_SIGNATURES", "true",                                                   \
-      "what comes from elsewhere needs a trusted signature")                                                        \
-    X(trusted_keys, "AOTICACHE_TRUSTED_KEYS", "", "public keys whose signatures are believed, separated by spaces") \
-    X(revoked_keys, "AOTICACHE_REVOKED_KEYS", "", "keys and manifests that are not, whatever else is said")         \
-    X(sign_with, "AOTICACHE_SIGN_WITH", "", "files of secret keys to sign with; empty: the user's own key")         \
-    X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache")                          \
-    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")                 \
-    X(remember_digests, "AOTICACHE_REMEMBER_DIGESTS", "true",                                                       \
-      "a large file that did not change is hashed once per boot")                                                   \
+#define AOTICACHE_CONFIG_LIST(X)                                                                                     \
+    X(directory, "AOTICACHE_DIR", "", "the cache directory; empty: $XDG_CACHE_HOME/aoticache")                       \
+    X(max_size, "AOTICACHE_MAX_SIZE", "0", "limit of the cache's size, in bytes; 0: no limit")                       \
+    X(max_entries, "AOTICACHE_MAX_ENTRIES", "0", "limit of its entries; 0: no limit")                                \
+    X(max_age, "AOTICACHE_MAX_AGE", "0", "aoticache-gc removes entries not used for this long; 0: never")            \
+    X(min_free, "AOTICACHE_MIN_FREE", "0", "free space that aoticache-gc keeps, as 5% or 10G")                       \
+    X(policy, "AOTICACHE_POLICY", "lru", "lru or cost")                                                              \
+    X(keep, "AOTICACHE_KEEP", "", "patterns of operators that are never collected, separated by spaces")             \
+    X(allow_shared, "AOTICACHE_ALLOW_SHARED", "false", "accept a directory that others own or may write to")         \
+    X(failure_ttl, "AOTICACHE_FAILURE_TTL", "600", "seconds that a failed compile is remembered")                    \
+    X(compile_timeout, "AOTICACHE_COMPILE_TIMEOUT", "600", "seconds to wait for another process's compile")          \
+    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")                                     \
+    X(require_signatures, "AOTICACHE_REQUIRE_SIGNATURES", "true", "kernels from elsewhere need a trusted signature") \
+    X(trusted_keys, "AOTICACHE_TRUSTED_KEYS", "", "public keys whose signatures are trusted, separated by spaces")   \
+    X(revoked_keys, "AOTICACHE_REVOKED_KEYS", "", "keys and manifests that are never trusted")                       \
+    X(sign_with, "AOTICACHE_SIGN_WITH", "", "files of secret keys to sign with; empty: the user's own key")          \
+    X(keys, "AOTICACHE_KEYS", "", "directory of the user's keys; empty: ~/.config/aoticache")                        \
+    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and their options")                         \
+    X(remember_digests, "AOTICACHE_REMEMBER_DIGESTS", "true",                                                        \
+      "a large file that did not change is hashed once per boot")                                                    \
     X(cpu, "AOTICACHE_CPU", "native", "CPU level that compiles are for: x86-64-v3, or avx2,fma; native: this machine")
 
 typedef enum aoticache_config_name {

@@ -49,9 +49,9 @@ static bool has_control_characters(const char *line)
 static void warn_of_name(aoticache_config *config, const char *origin, const char *name, const char *nearest)
 {
     if (nearest != NULL)
-        aoticache_config_warn(config, "%s: there is no setting '%.64s'; did you mean %s?", origin, name, nearest);
+        aoticache_config_warn(config, "%s: unknown setting '%.64s'; did you mean %s?", origin, name, nearest);
     else
-        aoticache_config_warn(config, "%s: there is no setting '%.64s'; 'aoticache config' lists what there is", origin,
+        aoticache_config_warn(config, "%s: unknown setting '%.64s'; 'aoticache config' lists all settings", origin,
                               name);
 }
 
@@ -109,12 +109,12 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
     if (trust == AOTICACHE_CONFIG_OF_ANYBODY)
         return AOTICACHE_OK;
     if (found->st_uid != 0 && (trust == AOTICACHE_CONFIG_OF_ROOT || found->st_uid != geteuid()))
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s belongs to user %ld, it must be %s; it is not used",
-                                   path, (long)found->st_uid,
-                                   trust == AOTICACHE_CONFIG_OF_ROOT ? "root's" : "this user's or root's");
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED, "%s is not used: it belongs to user %ld, and must belong to %s", path,
+            (long)found->st_uid, trust == AOTICACHE_CONFIG_OF_ROOT ? "root" : "this user or root");
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s can be written by others (mode 0%o); it is not used until chmod go-w %s", path,
+                                   "%s is not used: it can be written by others (mode 0%o); chmod go-w %s", path,
                                    (unsigned)(found->st_mode & 07777), path);
     return AOTICACHE_OK;
 }
@@ -136,11 +136,11 @@ static aoticache_status read_text(int fd, const char *path, char **ret_text, aot
         size += (size_t)got;
     }
     if (size > MAX_FILE_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s is larger than %d bytes; it is not used", path,
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s is not used: it is larger than %d bytes", path,
                                    MAX_FILE_BYTES);
     text[size] = '\0';
     if (strlen(text) != size)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s has a zero byte at %zu; it is not used", path,
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s is not used: it has a zero byte at %zu", path,
                                    strlen(text));
     *ret_text = steal_ptr(&text);
     return AOTICACHE_OK;
@@ -152,7 +152,7 @@ static aoticache_status read_file(const char *path, aoticache_config_trust trust
     /* Links are followed (users keep such files elsewhere); the owner of the target is checked. */
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not there", path);
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s does not exist", path);
     struct stat found;
     if (fd < 0 || fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %s", path);

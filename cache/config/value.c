@@ -121,11 +121,11 @@ static bool parse_truth(const char *text, struct parsed *ret_value)
 }
 
 #if defined(__aarch64__)
-#define CPU_FORM "native, a level (armv8-a, armv8.1-a to armv8.6-a, armv9-a) or features, as sve,dotprod"
+#define CPU_FORM "native, a level (armv8-a, armv8.1-a to armv8.6-a, armv9-a) or features such as sve,dotprod"
 static const char *const cpu_levels[] = {"armv8-a",   "armv8.1-a", "armv8.2-a", "armv8.3-a",
                                          "armv8.4-a", "armv8.5-a", "armv8.6-a", "armv9-a"};
 #else
-#define CPU_FORM "native, a level (x86-64, x86-64-v2, x86-64-v3, x86-64-v4) or features, as avx2,fma"
+#define CPU_FORM "native, a level (x86-64, x86-64-v2, x86-64-v3, x86-64-v4) or features such as avx2,fma"
 static const char *const cpu_levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
 #endif
 
@@ -167,16 +167,17 @@ static const struct {
     const char *unit; /* the unit that is probably missing after a plain number; NULL: none */
 } values[AOTICACHE_CONFIG_COUNT] = {
     [AOTICACHE_CONFIG_directory] = {parse_text, "a directory", NULL},
-    [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M", "G"},
+    [AOTICACHE_CONFIG_max_size] = {parse_size, "a size such as 10G or 500M", "G"},
     [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries", NULL},
-    [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0", "d"},
-    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%", "%"},
+    [AOTICACHE_CONFIG_max_age] = {parse_age, "an age such as 30d or 12h, or 0", "d"},
+    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size such as 10G, or a share such as 5%, less than 100%", "%"},
     [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost", NULL},
     [AOTICACHE_CONFIG_keep] = {parse_text, "patterns", NULL},
     [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false", NULL},
-    [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days", NULL},
-    [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days", NULL},
-    [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days", NULL},
+    [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "a time such as 600 (seconds) or 10min, at most 49 days", NULL},
+    [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "a time such as 600 (seconds) or 10min, at most 49 days",
+                                          NULL},
+    [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "a time such as 10 (seconds) or 1min, at most 49 days", NULL},
     [AOTICACHE_CONFIG_require_signatures] = {parse_truth, "true or false", NULL},
     [AOTICACHE_CONFIG_trusted_keys] = {parse_text, "public keys", NULL},
     [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests", NULL},
@@ -263,7 +264,7 @@ static aoticache_status set_directory(aoticache_config *config, aoticache_config
     const char *home = secure_getenv("HOME");
     if (strncmp(text, "~/", 2) == 0) {
         if (home == NULL || home[0] != '/') {
-            aoticache_config_warn(config, "%s: %s: '%.200s' needs HOME, which is not set", origin, shown, text);
+            aoticache_config_warn(config, "%s: %s: '%.200s' needs HOME, but HOME is not set", origin, shown, text);
             return AOTICACHE_OK;
         }
         if (asprintf(&path, "%s/%s", home, text + 2) < 0) {
@@ -319,7 +320,7 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
         if (!is_word)
             aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, names[name].name, word,
                                   name == AOTICACHE_CONFIG_revoked_keys
-                                      ? "cannot be read, and until it is fixed nothing from elsewhere is accepted"
+                                      ? "is not valid, and nothing from elsewhere is accepted until it is corrected"
                                       : "is not used",
                                   detail.message);
     }
@@ -383,7 +384,7 @@ static bool exceeds_machine(aoticache_config *config, const char *text, const ch
     if (aoticache_cpu_features_count(&wanted) == 0)
         return false;
     aoticache_cpu_features_format(&wanted, lacking, sizeof lacking);
-    aoticache_config_warn(config, "%s: cpu: '%.100s' is more than this machine has, which lacks %s; it stays at %s",
+    aoticache_config_warn(config, "%s: cpu: '%.100s' needs more than this machine has, which lacks %s; it stays at %s",
                           origin, text, lacking, aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text);
     return true;
 }

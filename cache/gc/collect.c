@@ -207,11 +207,10 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
 static aoticache_status check_options(const aoticache_collect_options *options, aoticache_error *ret_error)
 {
     if (options->policy != AOTICACHE_COLLECT_LRU && options->policy != AOTICACHE_COLLECT_COST)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "collect: there is no policy %d",
-                                   (int)options->policy);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "collect: unknown policy %d", (int)options->policy);
     if (!(options->min_free_share >= 0 && options->min_free_share < 1))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "collect: min_free_share is %g; it is a share, from 0 to less than 1",
+                                   "collect: min_free_share is %g; it must be at least 0 and less than 1",
                                    options->min_free_share);
     return AOTICACHE_OK;
 }

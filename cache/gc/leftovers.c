@@ -52,7 +52,7 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
     struct names names = {.items = NULL};
     cleanup_dir DIR *listing = aoticache_directory_list(folder_fd);
     if (listing == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "cannot list a folder of the cache");
+        return aoticache_error_set_errno(ret_error, errno, "cannot list a directory of the cache");
     for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
         if (strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
@@ -327,7 +327,7 @@ static aoticache_status scan_folder(struct scan *scan, unsigned folder, uint32_t
             add_garbage(scan, &scan->names[i]);
     }
     if (status == AOTICACHE_OK && scan->is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the names of a folder");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the names in a directory");
     return status;
 }
 
@@ -390,7 +390,7 @@ static aoticache_status scan_folders(struct scan *scan, uint32_t *position, aoti
         status = scan_folder(scan, folder, position, &detail);
         if (status == AOTICACHE_DENIED) { /* another user's directory: the following ones are still searched */
             aoticache_log(&scan->collection->cache->directory->logger, AOTICACHE_LOG_WARNING,
-                          "a collection cannot look for what nobody needs: %s", detail.message);
+                          "a collection cannot look for unreferenced files: %s", detail.message);
             status = AOTICACHE_OK;
         } else if (status != AOTICACHE_OK && ret_error != NULL) {
             *ret_error = detail;

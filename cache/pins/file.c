@@ -59,9 +59,8 @@ aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const c
         return AOTICACHE_OK;
     if (state->tag_count == AOTICACHE_MAX_TAGS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tag %s: the key has %d tags already, the most that it"
-                                   " may have; remove one",
-                                   tag, AOTICACHE_MAX_TAGS);
+                                   "tag %s: the key already has %d tags, the maximum; remove one first", tag,
+                                   AOTICACHE_MAX_TAGS);
     memmove(state->tags[at + 1], state->tags[at], (state->tag_count - at) * sizeof state->tags[0]);
     memset(state->tags[at], 0, sizeof state->tags[at]);
     memcpy(state->tags[at], tag, strlen(tag));
@@ -96,7 +95,7 @@ static aoticache_status read_tags(const json_t *tags, const char *name, aoticach
         const json_t *tag = json_array_get(tags, i);
         if (!json_is_string(tag) || aoticache_tag_check(json_string_value(tag), NULL) != AOTICACHE_OK ||
             aoticache_pin_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
-            return refuse_file(name, "\"tags\" holds something that is not a tag, or too many", ret_error);
+            return refuse_file(name, "\"tags\" holds something that is not a tag, or too many tags", ret_error);
     }
     return AOTICACHE_OK;
 }
@@ -107,9 +106,9 @@ static aoticache_status read_members(const json_t *object, const char *name, aot
     const char *key = json_string_value(json_object_get(object, "key"));
     const json_t *pinned = json_object_get(object, "pinned");
     if (key == NULL || strcmp(key, name) != 0)
-        return refuse_file(name, "\"key\" is not the name of the file", ret_error);
+        return refuse_file(name, "\"key\" differs from the name of the file", ret_error);
     if (!json_is_boolean(pinned))
-        return refuse_file(name, "\"pinned\" is missing or not a truth value", ret_error);
+        return refuse_file(name, "\"pinned\" is missing or not true or false", ret_error);
     state->is_pinned = json_is_true(pinned);
     return read_tags(json_object_get(object, "tags"), name, state, ret_error);
 }
@@ -293,13 +292,13 @@ static aoticache_status load_file(aoticache_directory *directory, int folder_fd,
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     if (status == AOTICACHE_DENIED) { /* it stays, for users who may read it */
-        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s: the new index does not know it", detail.message);
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s: the new index does not have it", detail.message);
         return AOTICACHE_OK;
     }
     if (status != AOTICACHE_CORRUPT)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
-                  "%s; it is moved to " AOTICACHE_QUARANTINE "/: pin or tag the key again", detail.message);
+                  "%s; it is moved to " AOTICACHE_QUARANTINE "/; pin or tag the key again", detail.message);
     status = aoticache_directory_quarantine(directory, folder_fd, name, name, &detail);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s", detail.message);

@@ -98,7 +98,7 @@ static aoticache_status read_state(aoticache_directory *directory, int folder, c
     if (status != AOTICACHE_CORRUPT)
         return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
-                  "%s; it is moved to " AOTICACHE_QUARANTINE "/ and written anew from the index", detail.message);
+                  "%s; it is moved to " AOTICACHE_QUARANTINE "/ and rewritten from the index", detail.message);
     aoticache_digest_to_hex(&recorded->key, name);
     *ret_state = *recorded;
     status = aoticache_directory_quarantine(directory, folder, name, name, ret_error);
@@ -173,8 +173,8 @@ static aoticache_status try_change(aoticache_cache *cache, aoticache_index *inde
         goto out;
     status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
-        aoticache_error_set(ret_error, status, "%s/%s: another process changes pins for more than %u ms",
-                            directory->path, AOTICACHE_PINS, (unsigned)directory->lock_timeout_ms);
+        aoticache_error_set(ret_error, status, "timed out after %u ms: another process is changing %s/%s",
+                            (unsigned)directory->lock_timeout_ms, directory->path, AOTICACHE_PINS);
     if (status == AOTICACHE_OK)
         status = change_locked(cache, index, folder, change, ret_error);
 out:
@@ -195,7 +195,8 @@ static aoticache_status change_batch(aoticache_cache *cache, const struct change
         if (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index))
             return aoticache_cache_index_result(status, ret_error);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "%s: another process replaced the index again and again; try again",
                                cache->directory->path);
 }
 
@@ -208,7 +209,7 @@ aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aotic
     if (cache == NULL || (keys == NULL && count > 0))
         return AOTICACHE_REFUSE_NULL(ret_error, cache, keys);
     if ((unsigned)action > AOTICACHE_UNTAG)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_change_pins: there is no action %d",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_change_pins: unknown action %d",
                                    (int)action);
     if (action == AOTICACHE_TAG || action == AOTICACHE_UNTAG)
         status = aoticache_tag_check(tag, ret_error);

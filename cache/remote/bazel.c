@@ -109,5 +109,6 @@ aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *
         at += (size_t)length;
     }
     return has_text ? AOTICACHE_OK
-                    : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it is an ActionResult of something else");
+                    : aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                          "it is an ActionResult without a record of aoticache");
 }

@@ -128,7 +128,7 @@ static aoticache_status ask_for_record(struct answers *answers)
             aoticache_remote_put_text(answers->remote, name, text, size, "", &answers->errors[CONDITION]);
         if (again == AOTICACHE_OK)
             again = aoticache_error_set(&answers->errors[CONDITION], AOTICACHE_UNSUPPORTED,
-                                        "the server ignores conditions: whoever writes looks afterwards");
+                                        "the server ignores conditions, so each write is read back and checked");
         note(answers, CONDITION, again == AOTICACHE_LOCKED ? AOTICACHE_OK : again);
     }
     free(text);

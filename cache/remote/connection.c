@@ -31,7 +31,7 @@
 #define FIRST_PAUSE_NS UINT64_C(100000000) /* pause before a failed request is repeated */
 #define LAST_MS 250 /* of a request that begins after the time limit for all, such as one that releases a lease */
 #define NS_PER_MS UINT64_C(1000000)
-#define WITHOUT_LEASES "this kind of server has no leases"
+#define WITHOUT_LEASES "this kind of server does not support leases"
 #define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* size of the struct in version 1 */
 
 /* ---- all remotes of a cache ---- */
@@ -112,11 +112,11 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
         return aoticache_error_set_errno(ret_error, errno, "cannot read the secret in %s", path);
     if (!S_ISREG(found.st_mode) || (found.st_uid != 0 && found.st_uid != geteuid()) ||
         (found.st_mode & (S_IWGRP | S_IWOTH | S_IROTH)) != 0)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "the secret in %s is not used: the file must be this user's or root's, and others may "
-            "neither read nor write it (chmod 600; of a Secret in Kubernetes, defaultMode: 0440)",
-            path);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s: the secret is not used: the file must belong to this user or root, and "
+                                   "others must not be able to read or write it (chmod 600; of a Secret in "
+                                   "Kubernetes, defaultMode: 0440)",
+                                   path);
     ssize_t size = read(fd, ret_text, MAX_SECRET_BYTES);
     if (size < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read the secret in %s", path);
@@ -141,9 +141,9 @@ static aoticache_status read_secret(const aoticache_remote_config *config, char 
         return AOTICACHE_OK;
     const char *value = secure_getenv(config->secret_variable);
     if (value == NULL || value[0] == '\0' || strlen(value) >= MAX_SECRET_BYTES || strpbrk(value, "\r\n") != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the variable %s, which is to have the secret, is %s",
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the variable %s, which should hold the secret, is %s",
                                    config->secret_variable,
-                                   value == NULL || value[0] == '\0' ? "not set" : "not one line");
+                                   value == NULL || value[0] == '\0' ? "not set" : "not a single line");
     snprintf(ret_text, MAX_SECRET_BYTES, "%s", value);
     return AOTICACHE_OK;
 }
@@ -161,7 +161,7 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
         snprintf(relative, sizeof relative, "lib/libaoticache_remote_%s.so", name);
         if (aoticache_home_find(relative, path, NULL) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "there is no module for this kind of remote: %s is not installed", relative);
+                                       "the module for this kind of remote is not installed: %s", relative);
     }
     aoticache_remote_module_fn function = NULL;
     aoticache_fork_guard_enter();
@@ -176,7 +176,7 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
     memcpy(&function, &symbol, sizeof function);
     const aoticache_remote_module *module = function != NULL ? function() : NULL;
     if (module == NULL || module->abi != AOTICACHE_REMOTE_MODULE_ABI || module->bytes < FIRST_MODULE_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the module %s cannot be used: %s", path,
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "cannot use the module %s: %s", path,
                                    function == NULL ? problem : "it was made for another version");
     memcpy(&remote->module, module, module->bytes < sizeof *module ? module->bytes : sizeof *module);
     return AOTICACHE_OK;
@@ -408,7 +408,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: stopped", remote->config.url);
     if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
         aoticache_error_set(&request->detail, status, "%s",
-                            request->lack != NULL ? request->lack : "it cannot do this");
+                            request->lack != NULL ? request->lack : "it does not support this operation");
     if (status != AOTICACHE_IO)
         atomic_store(&remote->has_answered, true);
     aoticache_remote_note_answer(remote, request->use, request->is_step, status, request->detail.message);
@@ -558,7 +558,7 @@ static aoticache_status do_remove(struct request *request, void *opened, uint32_
 
 aoticache_status aoticache_remote_remove(aoticache_remote *remote, const char *name, aoticache_error *ret_error)
 {
-    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_WRITE, .lack = "it removes nothing"};
+    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_WRITE, .lack = "it does not remove objects"};
     aoticache_status status = perform(&request, name, do_remove, 0, ret_error);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
@@ -580,7 +580,7 @@ static aoticache_status do_time(struct request *request, void *opened, uint32_t 
 aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error)
 {
     struct request request = {
-        .remote = remote, .use = AOTICACHE_REMOTE_READ, .lack = "this kind of server does not say its time"};
+        .remote = remote, .use = AOTICACHE_REMOTE_READ, .lack = "this kind of server does not report its time"};
     aoticache_status status = perform(&request, "", do_time, 0, ret_error);
     if (status == AOTICACHE_OK)
         *ret_ahead_ms = request.unix_ms;
@@ -702,7 +702,7 @@ aoticache_status aoticache_remote_get_text(aoticache_remote *remote, aoticache_r
     if (status == AOTICACHE_OK && text.bytes == NULL && !take_text(&text, "", 0))
         text.is_out_of_memory = true;
     if (text.is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for what a remote answers");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for an answer of a remote");
     if (status == AOTICACHE_OK &&
         ((remote->config.is_bazel && unwrap(&text, &detail) != AOTICACHE_OK) || strlen(text.bytes) != text.size))
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s cannot be used: %s",

@@ -111,7 +111,7 @@ static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *r
     if (status != AOTICACHE_OK || *ret_good)
         return status;
     if (file->bytes > remote->config.max_object) {
-        refuse_object(intake, remote, &file->digest, "it is larger than max-object of the remote allows");
+        refuse_object(intake, remote, &file->digest, "it exceeds max-object of the remote");
         return AOTICACHE_OK;
     }
     if (!aoticache_intake_has_space(intake, file->name, file->bytes))
@@ -144,7 +144,7 @@ static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remot
         return status;
     status = aoticache_digest_of(text, (size_t)entry->bytes, &actual);
     if (status != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, status, "a digest cannot be computed");
+        return aoticache_error_set(ret_error, status, "cannot compute a digest");
     if (!aoticache_digest_equal(&actual, &entry->artifact)) {
         refuse_object(intake, remote, &entry->artifact, "its bytes do not hash to its name");
         return AOTICACHE_OK;
@@ -181,11 +181,11 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
     aoticache_trust_verdict verdict;
     *ret_good = false;
     if (!aoticache_digest_equal(&manifest->key, key)) {
-        refuse_object(intake, remote, &entry->artifact, "it answers another key than the one that was asked for");
+        refuse_object(intake, remote, &entry->artifact, "it is for another key than the requested one");
         return AOTICACHE_OK;
     }
     if (manifest->content_offset > 0 && entry->bytes > remote->config.max_object) {
-        refuse_object(intake, remote, &entry->artifact, "it is larger than max-object of the remote allows");
+        refuse_object(intake, remote, &entry->artifact, "it exceeds max-object of the remote");
         return AOTICACHE_OK;
     }
     aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest,

@@ -20,13 +20,10 @@
 static const struct {
     const char *begins, *ends;
 } words[AOTICACHE_REMOTE_USES] = {
-    [AOTICACHE_REMOTE_READ] = {"nothing is read there for a while, and kernels are compiled here",
-                               "it can be read again"},
-    [AOTICACHE_REMOTE_WRITE] = {"nothing is written there for a while; kernels wait in unsent/",
-                                "it can be written to again"},
-    [AOTICACHE_REMOTE_LEASE] = {"for a while other machines may compile the same kernels", "it gives leases again"},
-    [AOTICACHE_REMOTE_WHOLE] = {"it is left alone for a while, and kernels are compiled here meanwhile",
-                                "it answers again"},
+    [AOTICACHE_REMOTE_READ] = {"it is not read for a while, and kernels are compiled here", "reading works again"},
+    [AOTICACHE_REMOTE_WRITE] = {"it is not written to for a while; kernels wait in unsent/", "writing works again"},
+    [AOTICACHE_REMOTE_LEASE] = {"other machines may compile the same kernels for a while", "leases work again"},
+    [AOTICACHE_REMOTE_WHOLE] = {"it is not used for a while, and kernels are compiled here", "it responds again"},
 };
 
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use)

@@ -82,7 +82,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
                       "a kernel is not fetched: %s", detail.message);
     if (report.entries_gone > 0) /* a server may delete what was not used for long */
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
-                      "a kernel is not fetched: remote %s: it has its record, and not all of its objects",
+                      "a kernel is not fetched: remote %s: it has the record, but not all of its objects",
                       remote->config.url);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_refused, report.refused + report.entries_gone);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_fetched_bytes, report.bytes);
@@ -207,8 +207,8 @@ static bool may_have_leases(aoticache_remote *remote)
 static void note_lack(aoticache_remote *remote, const char *message)
 {
     if (!atomic_exchange(&remote->lacks_leases, true))
-        aoticache_log(remote->logger, AOTICACHE_LOG_INFO, "%s; where no other remote has leases, each machine compiles",
-                      message);
+        aoticache_log(remote->logger, AOTICACHE_LOG_INFO,
+                      "%s; if no other remote supports leases, each machine compiles", message);
 }
 
 /* Requests the lease from the first remote that has leases. *ret_lease: NULL if none has. Returns the result of acquire. */

@@ -83,7 +83,7 @@ aoticache_status aoticache_remote_read_probe(aoticache_remote *remote, aoticache
         return status;
     if (!parse(text, &ret_probe->statement, &ret_probe->signatures)) {
         free(text);
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s is not what aoticache wrote",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s was not written by aoticache",
                                    remote->config.url, AOTICACHE_REMOTE_PROBE);
     }
     ret_probe->text = text;

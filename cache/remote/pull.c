@@ -132,7 +132,7 @@ static aoticache_status read_lists(struct pull *pull, aoticache_remote *remote, 
             continue;
         status = read_list(pull, remote, first, ret_error);
         if (status == AOTICACHE_OK && !aoticache_intake_poll(&pull->intake))
-            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the entries that were complete are stored");
     }
     return status;
 }
@@ -182,9 +182,9 @@ static aoticache_status run_pull(struct pull *pull, aoticache_remotes *remotes, 
     }
     if (sources == 0)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                                   "there is no remote to read: set `remote` in the configuration (docs/remotes.md)");
+                                   "no remote to read from: set `remote` in the configuration (docs/remotes.md)");
     if (status == AOTICACHE_OK && pull->intake.all == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no remote has anything that matches");
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no remote has an entry that matches");
     return status;
 }
 

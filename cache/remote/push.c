@@ -318,7 +318,7 @@ static aoticache_status push_to(struct push *push, aoticache_remote *remote, aot
         status = push_entry(push, remote, &push->selection.entries[i].entry, &sent, ret_error);
         push->done++;
         if (status == AOTICACHE_OK && !poll_push(push))
-            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is there");
+            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the entries that were complete were sent");
     }
     if (sent.count > 0) { /* also if a later entry failed: entries that were sent can then be found */
         unite_rows(&sent);
@@ -335,9 +335,8 @@ static aoticache_status run_push(struct push *push, aoticache_remotes *remotes, 
     for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
         targets += remotes->items[i].config.writes ? 1 : 0;
     if (targets == 0)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_NOT_FOUND,
-            "there is no remote to write to: set `remote` in the configuration (docs/remotes.md)");
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
+                                   "no remote to write to: set `remote` in the configuration (docs/remotes.md)");
     aoticache_status status = aoticache_transfer_select(push->cache, push->options, &push->selection, ret_error);
     if (status == AOTICACHE_OK && push->selection.count == 0)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "nothing matches in %s",
@@ -369,7 +368,7 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
         return AOTICACHE_REFUSE_NULL(ret_error, cache);
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_push: %zu signers; 0 to %d are possible", chosen.signer_count,
+                                   "aoticache_cache_push: %zu signers; at most %d are allowed", chosen.signer_count,
                                    AOTICACHE_MAX_SIGNATURES);
     push.options = &chosen;
     aoticache_cache_enter(cache);

@@ -55,7 +55,7 @@ void aoticache_remote_list_name(unsigned first_byte, char ret_name[AOTICACHE_REM
 
 static aoticache_status refuse(const char *what, aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a record: %s", what);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "record: %s", what);
 }
 
 static aoticache_status out_of_memory(aoticache_error *ret_error)
@@ -95,7 +95,7 @@ static aoticache_status read_signatures(const json_t *object, char **ret_text, a
     const json_t *list = json_object_get(object, "signatures"), *value;
     size_t i, used = 0;
     if (!json_is_array(list) || json_array_size(list) > MAX_SIGNATURES)
-        return refuse("\"signatures\" is not a list of at most 16 texts", ret_error);
+        return refuse("\"signatures\" is not a list of at most 16 strings", ret_error);
     char *text = malloc(json_array_size(list) * (MAX_SIGNATURE_BYTES + 1) + 1);
     if (text == NULL)
         return out_of_memory(ret_error);
@@ -105,7 +105,7 @@ static aoticache_status read_signatures(const json_t *object, char **ret_text, a
         const char *one = json_string_value(value);
         if (one == NULL || one[0] == '\0' || strlen(one) > MAX_SIGNATURE_BYTES || !is_printable(one, false)) {
             free(text);
-            return refuse("\"signatures\" has something that is not a signature", ret_error);
+            return refuse("\"signatures\" has an item that is not a signature", ret_error);
         }
         used += (size_t)sprintf(text + used, "%s\n", one);
     }
@@ -121,7 +121,7 @@ static aoticache_status read_guard(const json_t *object, char **ret_guard, aotic
         return AOTICACHE_OK;
     if (!json_is_string(value) || json_string_length(value) == 0 || json_string_length(value) > MAX_GUARD_BYTES ||
         !is_printable(json_string_value(value), true))
-        return refuse("\"guard\" is not one line", ret_error);
+        return refuse("\"guard\" is not a single line", ret_error);
     *ret_guard = strdup(json_string_value(value));
     return *ret_guard != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
@@ -131,7 +131,7 @@ static aoticache_status read_count(const json_t *object, const char *name, int64
 {
     const json_t *value = json_object_get(object, name);
     if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > most)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a record: \"%s\" is missing or out of range", name);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "record: \"%s\" is missing or out of range", name);
     *ret_value = json_integer_value(value);
     return AOTICACHE_OK;
 }
@@ -172,7 +172,7 @@ static aoticache_status read_entries(const json_t *root, aoticache_record *recor
     const json_t *list = json_object_get(root, "entries"), *value;
     size_t i;
     if (!json_is_array(list) || json_array_size(list) > AOTICACHE_RECORD_MAX_ENTRIES)
-        return refuse("\"entries\" is not a list of at most 64", ret_error);
+        return refuse("\"entries\" is not a list of at most 64 entries", ret_error);
     record->entries = calloc(AOTICACHE_RECORD_MAX_ENTRIES + 1, sizeof *record->entries);
     if (record->entries == NULL)
         return out_of_memory(ret_error);
@@ -196,11 +196,12 @@ static aoticache_status read_root(const json_t *root, const aoticache_key *key, 
     if (kind == NULL || strcmp(kind, KIND) != 0 || !json_is_integer(format) || json_integer_value(format) < 1)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "not a record");
     if (json_integer_value(format) > FORMAT)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "a record of format %lld, this version knows %d",
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "record of format %lld; this version knows up to %d",
                                    (long long)json_integer_value(format), FORMAT);
     if (hex == NULL || aoticache_digest_from_hex(hex, &record->key) != AOTICACHE_OK ||
         !aoticache_digest_equal(&record->key, key))
-        return refuse("it is that of another key", ret_error);
+        return refuse("it is for another key", ret_error);
     return read_entries(root, record, ret_error);
 }
 
@@ -215,9 +216,8 @@ aoticache_status aoticache_record_parse(const char *text, size_t size, const aot
     if (root == NULL)
         return json_error_code(&detail) == json_error_out_of_memory
                    ? out_of_memory(ret_error)
-                   : refuse(size > 0 && text[0] == '<'
-                                ? "it is a page of HTML: does a login page or a proxy answer there?"
-                                : "it is not JSON",
+                   : refuse(size > 0 && text[0] == '<' ? "it is an HTML page; check for a login page or a proxy"
+                                                       : "it is not JSON",
                             ret_error);
     aoticache_status status = read_root(root, key, &record, ret_error);
     json_decref(root);
@@ -414,11 +414,11 @@ aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache
     while (*rest != '\0') {
         char *line = rest, *end = strchr(rest, '\n');
         if (end == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a list of keys: it was cut off");
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "list of keys: it is truncated");
         *end = '\0';
         rest = end + 1;
         if (!parse_row(line, first_byte, &row))
-            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a list of keys: a line is not one of a list");
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "list of keys: invalid line");
         if (!callback(user, &row))
             break;
     }

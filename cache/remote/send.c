@@ -62,7 +62,7 @@ static aoticache_status refuse_size(const aoticache_remote *remote, const aotica
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "its object %s has %llu bytes, and max-object of the remote allows %llu", hex,
+                               "its object %s has %llu bytes; max-object of the remote allows %llu", hex,
                                (unsigned long long)bytes, (unsigned long long)remote->config.max_object);
 }
 
@@ -179,11 +179,10 @@ static aoticache_status update_record(aoticache_remote *remote, const aoticache_
                                            FIRST_PAUSE_NS * (1 + (long)(aoticache_monotonic_ns() % 8) * (i + 1))};
         nanosleep(&pause, NULL);
     }
-    return aoticache_error_set(
-        ret_error, AOTICACHE_IO, "remote %s: %s", remote->config.url,
-        outcome == DOES_NOT_COME_BACK
-            ? "data that was written could not be read back: does a login page or a proxy answer there?"
-            : "other machines change the record of a key all the time");
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s", remote->config.url,
+                               outcome == DOES_NOT_COME_BACK
+                                   ? "data that was written could not be read back; check for a login page or a proxy"
+                                   : "other machines keep changing the record of this key; try again");
 }
 
 /* ---- the entry ---- */

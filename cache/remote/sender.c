@@ -48,8 +48,8 @@ static void tell_unsigned(aoticache_cache *cache, const aoticache_remote *remote
     if (remote->config.allow_unsigned || atomic_exchange(&cache->remotes->has_told_unsigned, true))
         return;
     aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING,
-                  "remote %s: kernels go there without a signature, and other machines refuse them; to sign them: "
-                  "aoticache key generate, then aoticache push --all",
+                  "remote %s: kernels are sent there without a signature, and other machines "
+                  "refuse them; to sign them: aoticache key generate, then aoticache push --all",
                   remote->config.url);
 }
 

@@ -93,7 +93,7 @@ static aoticache_status begin_remote(aoticache_remote_config *config, const char
     if (has_user_part(url))
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID,
-            "remote: a URL has no user and no password: use user= and secret-file= or secret-env=");
+            "remote: a URL must not contain a user or password: use user= and secret-file= or secret-env=");
     *config =
         (aoticache_remote_config){.reads = true,
                                   .writes = true,
@@ -140,15 +140,15 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
     if (IS("connect-timeout"))
         return parse_time(value, &config->connect_timeout_ms)
                    ? AOTICACHE_OK
-                   : bad_value(word, "a time, as connect-timeout=250ms", ret_error);
+                   : bad_value(word, "a time such as connect-timeout=250ms", ret_error);
     if (IS("timeout"))
         return parse_time(value, &config->timeout_ms) ? AOTICACHE_OK
-                                                      : bad_value(word, "a time, as timeout=2s", ret_error);
+                                                      : bad_value(word, "a time such as timeout=2s", ret_error);
     if (IS("max-object"))
         return aoticache_size_parse(value, &config->max_object) && config->max_object > 0 &&
                        config->max_object <= MAX_MAX_OBJECT
                    ? AOTICACHE_OK
-                   : bad_value(word, "a size of at most 16G, as max-object=256M", ret_error);
+                   : bad_value(word, "a size of at most 16G, such as max-object=256M", ret_error);
     if (IS("namespace"))
         return is_namespace(value) ? take_copy(&config->namespace_, value, ret_error)
                                    : bad_value(word, "at most 64 letters, digits, '.', '_' and '-'", ret_error);
@@ -159,7 +159,7 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
                                : bad_value(word, "an absolute path", ret_error);
     if (IS("secret-env"))
         return value[0] != '\0' ? take_copy(&config->secret_variable, value, ret_error)
-                                : bad_value(word, "the name of a variable", ret_error);
+                                : bad_value(word, "the name of an environment variable", ret_error);
     if (IS("ca-file"))
         return value[0] == '/' ? take_copy(&config->ca_file, value, ret_error)
                                : bad_value(word, "an absolute path", ret_error);
@@ -213,10 +213,10 @@ static aoticache_status take_next(struct configs *configs, const char *word, aot
     if (!has_scheme(word))
         return configs->count > 0
                    ? take_word(&configs->items[configs->count - 1], word, ret_error)
-                   : bad_value(word, "a remote, as redis://cache.example:6379/0 or https://cache.example/kernels",
+                   : bad_value(word, "a remote such as redis://cache.example:6379/0 or https://cache.example/kernels",
                                ret_error);
     if (configs->count == MAX_REMOTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there are more than %d", MAX_REMOTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: more than %d remotes", MAX_REMOTES);
     if (!AOTICACHE_ARRAY_RESERVE(configs->items, configs->capacity, configs->count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
     configs->items[configs->count] = (aoticache_remote_config){.url = NULL};
@@ -237,7 +237,7 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
     struct configs configs = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
     if (has_control_characters(text))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there is a control character in it");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: control character");
     cleanup_free char *copy = strdup(text);
     if (copy == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");

@@ -31,7 +31,7 @@ aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache
     ret_verdict->is_accepted = ret_verdict->reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned;
     if (!ret_verdict->is_accepted)
         snprintf(ret_verdict->message, sizeof ret_verdict->message,
-                 "entry %.12s: no trusted key signed it, and the remote is not unsigned=allow", key);
+                 "entry %.12s: no trusted key signed it, and the remote is not set to unsigned=allow", key);
     return AOTICACHE_OK;
 }
 

@@ -60,7 +60,7 @@ static aoticache_status need_library(aoticache_error *ret_error)
                                         problem))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "objects travel to and from remotes compressed, and %s: install it (Debian: libzstd1; "
+                               "remotes need zstd to compress objects, and %s: install it (Debian: libzstd1; "
                                "Fedora: libzstd)",
                                problem);
 }
@@ -136,7 +136,7 @@ aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t exp
 static bool write_piece(aoticache_unpacker *unpacker, size_t size)
 {
     if (size > unpacker->expected - unpacker->written) {
-        unpacker->problem = "it has more bytes than were announced";
+        unpacker->problem = "it has more bytes than expected";
         return false;
     }
     if (unpacker->fd < 0)
@@ -157,12 +157,12 @@ bool aoticache_unpacker_take(void *opaque, const void *bytes, size_t size)
     while (in.at < in.size || (is_full && !unpacker->is_whole)) {
         zstd_out out = {.bytes = unpacker->piece, .size = sizeof unpacker->piece};
         if (unpacker->is_whole) {
-            unpacker->problem = "there is something after its end";
+            unpacker->problem = "it has bytes after its end";
             return false;
         }
         const size_t result = zstd.decompressStream(unpacker->stream, &out, &in);
         if (zstd.isError(result)) {
-            unpacker->problem = "it is not a frame of zstd";
+            unpacker->problem = "it is not a zstd frame";
             return false;
         }
         unpacker->is_whole = result == 0;
@@ -194,9 +194,9 @@ aoticache_status aoticache_unpacker_finish(const aoticache_unpacker *unpacker, a
     if (unpacker->problem != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s", unpacker->problem);
     if (!unpacker->is_whole || unpacker->written != unpacker->expected)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it unpacks to %llu bytes, %llu were announced%s",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it unpacks to %llu bytes, expected %llu%s",
                                    (unsigned long long)unpacker->written, (unsigned long long)unpacker->expected,
-                                   unpacker->is_whole ? "" : ", and it has no end");
+                                   unpacker->is_whole ? "" : ", and it is truncated");
     return AOTICACHE_OK;
 }
 

@@ -57,16 +57,17 @@ static aoticache_status check_name(const aoticache_request *request, const char 
     }
     if (name[0] == '\0') {
         if (request->keyword_count > 0)
-            return refuse(request, AOTICACHE_INVALID, ret_error, "a positional argument cannot follow keyword ones");
+            return refuse(request, AOTICACHE_INVALID, ret_error,
+                          "a positional argument cannot follow a keyword argument");
         return AOTICACHE_OK;
     }
     if (!aoticache_request_check_keyword(name, reason))
         return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
     if (request->keyword_count >= REQUEST_MAX_KEYWORDS)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "there are %d keyword arguments already",
+        return refuse(request, AOTICACHE_INVALID, ret_error, "there are already %d keyword arguments, the maximum",
                       REQUEST_MAX_KEYWORDS);
     if (has_keyword(request, name))
-        return refuse(request, AOTICACHE_INVALID, ret_error, "keyword %s is there already", name);
+        return refuse(request, AOTICACHE_INVALID, ret_error, "keyword %s was already added", name);
     return AOTICACHE_OK;
 }
 
@@ -77,10 +78,10 @@ static aoticache_status check_place(const aoticache_request *request, const aoti
     if (status != AOTICACHE_OK)
         return status;
     if (request->item_count >= REQUEST_MAX_ARGUMENTS)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "there are %d arguments and items already",
+        return refuse(request, AOTICACHE_INVALID, ret_error, "there are already %d arguments and items, the maximum",
                       REQUEST_MAX_ARGUMENTS);
     if (size > REQUEST_MAX_ENCODED_BYTES - request->encoded_size)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "the request would have %zu bytes, at most %u are allowed",
+        return refuse(request, AOTICACHE_INVALID, ret_error, "the request would have %zu bytes; at most %u are allowed",
                       request->encoded_size + size, REQUEST_MAX_ENCODED_BYTES);
     return AOTICACHE_OK;
 }
@@ -157,7 +158,7 @@ static aoticache_status check_metadata(const aoticache_request *request, const a
     if (request == NULL)
         return refuse_null(ret_error);
     if (metadata == NULL)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "the metadata must not be NULL");
+        return refuse(request, AOTICACHE_INVALID, ret_error, "the metadata is NULL");
     *ret_checked = *metadata;
     if (!aoticache_request_check_metadata(ret_checked, reason))
         return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
@@ -261,7 +262,7 @@ aoticache_status aoticache_request_add_string(aoticache_request *request, const 
     if (request == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, request);
     if (value == NULL)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "the string must not be NULL: add_none is for that");
+        return refuse(request, AOTICACHE_INVALID, ret_error, "the string is NULL; use add_none for an absent argument");
     if (!aoticache_request_check_string(value, reason))
         return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
     view.value.string_value = strdup(value);
@@ -294,7 +295,7 @@ static aoticache_status append_number(aoticache_request *request, const char *na
     if (request == NULL)
         return refuse_null(ret_error);
     if (value_name == NULL)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "%s %d is not known", kind_names[kind], (int)value);
+        return refuse(request, AOTICACHE_INVALID, ret_error, "unknown %s %d", kind_names[kind], (int)value);
     return append_plain(request, name, (aoticache_argument){.kind = kind, .value.int_value = value}, ret_error);
 }
 

@@ -33,20 +33,19 @@ static bool refuse_byte(char *ret_reason, const char *what, const char *text, si
 {
     unsigned char byte = (unsigned char)text[position];
     if (byte == '\0')
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s ends after %zu bytes where %s is expected", what, position,
-                 expected);
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s ends after %zu bytes; expected %s", what, position, expected);
     else if (byte > ' ' && byte < 0x7f)
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has '%c' at byte %zu where %s is expected", what, byte, position,
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has '%c' at byte %zu; expected %s", what, byte, position,
                  expected);
     else
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has byte 0x%02x at byte %zu where %s is expected", what, byte,
-                 position, expected);
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has byte 0x%02x at byte %zu; expected %s", what, byte, position,
+                 expected);
     return false;
 }
 
 static bool refuse_length(char *ret_reason, const char *what, size_t length, size_t limit)
 {
-    snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has %zu bytes, at most %zu are allowed", what, length, limit);
+    snprintf(ret_reason, REQUEST_REASON_BYTES, "%s has %zu bytes; at most %zu are allowed", what, length, limit);
     return false;
 }
 
@@ -106,9 +105,8 @@ bool aoticache_request_check_environment(const char *name, const char *value, ch
     size_t value_length = strlen(value);
     if (value_length > REQUEST_MAX_ENVIRONMENT_VALUE_BYTES) {
         snprintf(ret_reason, REQUEST_REASON_BYTES,
-                 "the environment's value of %s has %zu bytes, at most %d are "
-                 "allowed",
-                 name, value_length, REQUEST_MAX_ENVIRONMENT_VALUE_BYTES);
+                 "the environment's value of %s has %zu bytes; at most %d are allowed", name, value_length,
+                 REQUEST_MAX_ENVIRONMENT_VALUE_BYTES);
         return false;
     }
     if (!aoticache_request_is_utf8(value, value_length)) {
@@ -134,13 +132,13 @@ bool aoticache_request_check_device(aoticache_device *device, char ret_reason[RE
 {
     const char *name = aoticache_device_type_name(device->type);
     if (name == NULL) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "device type %d is not known", (int)device->type);
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "unknown device type %d", (int)device->type);
         return false;
     }
     bool is_cpu = device->type == AOTICACHE_DEVICE_TYPE_CPU;
     int limit = is_cpu ? 0 : REQUEST_MAX_DEVICE_INDEX;
     if (device->index < -1 || device->index > limit) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "device %s has index %d, it must be from -1 to %d", name,
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "device %s has index %d; it must be from -1 to %d", name,
                  (int)device->index, limit);
         return false;
     }
@@ -151,7 +149,7 @@ bool aoticache_request_check_device(aoticache_device *device, char ret_reason[RE
 
 static bool refuse_dimension(char *ret_reason, const char *what, uint32_t dimension, int64_t value)
 {
-    snprintf(ret_reason, REQUEST_REASON_BYTES, "%s of dimension %u is %lld, it must not be negative", what,
+    snprintf(ret_reason, REQUEST_REASON_BYTES, "%s of dimension %u is %lld; it must not be negative", what,
              (unsigned)dimension, (long long)value);
     return false;
 }
@@ -196,22 +194,22 @@ bool aoticache_request_check_metadata(aoticache_tensor_metadata *metadata, char 
 {
     int64_t element_size = (int64_t)aoticache_dtype_size(metadata->dtype);
     if (element_size == 0) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "dtype %d is not known", (int)metadata->dtype);
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "unknown dtype %d", (int)metadata->dtype);
         return false;
     }
     if (aoticache_layout_name(metadata->layout) == NULL) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "layout %d is not known", (int)metadata->layout);
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "unknown layout %d", (int)metadata->layout);
         return false;
     }
     if (!aoticache_request_check_device(&metadata->device, ret_reason))
         return false;
     if (metadata->ndim > AOTICACHE_MAX_DIMS) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "the tensor has %u dimensions, at most %d are allowed",
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "the tensor has %u dimensions; at most %d are allowed",
                  (unsigned)metadata->ndim, AOTICACHE_MAX_DIMS);
         return false;
     }
     if (metadata->ndim > 0 && metadata->sizes == NULL) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "the tensor has %u dimensions and no sizes",
+        snprintf(ret_reason, REQUEST_REASON_BYTES, "the tensor has %u dimensions but no sizes",
                  (unsigned)metadata->ndim);
         return false;
     }

@@ -338,8 +338,7 @@ static aoticache_status refuse_name(const char *name, size_t length, aoticache_e
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "CPU features: a name is missing between commas or at "
                                    "the end");
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "CPU features: \"%s\" is not a name this library knows",
-                               shown);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "CPU features: unknown name \"%s\"", shown);
 }
 
 aoticache_status aoticache_cpu_features_parse_for(const char *arch, const char *text,

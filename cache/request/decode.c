@@ -22,7 +22,7 @@ struct reader {
 static aoticache_status refuse_short(const struct reader *reader, const char *what, size_t wanted)
 {
     return aoticache_error_set(reader->error, AOTICACHE_INVALID,
-                               "key encoding: %s at byte %zu needs %zu bytes, %zu are left", what, reader->at, wanted,
+                               "key encoding: %s at byte %zu needs %zu bytes; %zu remain", what, reader->at, wanted,
                                reader->size - reader->at);
 }
 
@@ -74,7 +74,7 @@ static aoticache_status get_count(struct reader *reader, const char *what, uint3
     aoticache_status status = get_u32(reader, what, ret_count);
     if (status == AOTICACHE_OK && *ret_count > limit)
         status = aoticache_error_set(reader->error, AOTICACHE_INVALID,
-                                     "key encoding: %s at byte %zu is %u, at most %u are allowed", what, start,
+                                     "key encoding: %s at byte %zu is %u; at most %u are allowed", what, start,
                                      (unsigned)*ret_count, (unsigned)limit);
     return status;
 }
@@ -248,7 +248,7 @@ static aoticache_status decode_item(struct reader *reader, aoticache_request *re
         return decode_number(reader, request, name, kind);
     default:
         return aoticache_error_set(reader->error, AOTICACHE_INVALID,
-                                   "key encoding: kind %u at byte %zu is not one that may stand there", (unsigned)kind,
+                                   "key encoding: kind %u at byte %zu is not allowed there", (unsigned)kind,
                                    reader->at - 1);
     }
 }
@@ -297,7 +297,7 @@ static aoticache_status check_beginning(struct reader *reader)
     status = get_bytes(reader, "the version", version, sizeof version);
     unsigned number = status == AOTICACHE_OK ? version[0] | (unsigned)version[1] << 8 : 0;
     if (status == AOTICACHE_OK && number != REQUEST_ENCODING_VERSION)
-        return aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: version %u, this library knows %d",
+        return aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: version %u; this library knows %d",
                                    number, REQUEST_ENCODING_VERSION);
     return status;
 }
@@ -334,8 +334,8 @@ static aoticache_status decode_body(struct reader *reader, aoticache_request *re
         status = decode_argument(reader, request);
     if (status == AOTICACHE_OK && reader->at != reader->size)
         status =
-            aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: it ends at byte %zu, %zu bytes follow",
-                                reader->at, reader->size - reader->at);
+            aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: %zu bytes follow its end at byte %zu",
+                                reader->size - reader->at, reader->at);
     return status;
 }
 
@@ -350,7 +350,9 @@ static aoticache_status check_canonical(const struct reader *reader, const aotic
     while (at < size && at < reader->size && bytes[at] == reader->bytes[at])
         at++;
     return aoticache_error_set(reader->error, AOTICACHE_INVALID,
-                               "key encoding: it differs at byte %zu from the canonical one of the same request", at);
+                               "key encoding: it differs at byte %zu from the canonical encoding of the same "
+                               "request",
+                               at);
 }
 
 aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size, aoticache_request **ret_request,
@@ -361,7 +363,7 @@ aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size, aot
     if (bytes == NULL || ret_request == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, bytes, ret_request);
     if (size > REQUEST_MAX_ENCODED_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "key encoding: %zu bytes, at most %u are allowed",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "key encoding: %zu bytes; at most %u are allowed",
                                    size, REQUEST_MAX_ENCODED_BYTES);
     aoticache_status status = check_beginning(&reader);
     if (status == AOTICACHE_OK)

@@ -199,7 +199,7 @@ aoticache_status aoticache_request_encode(const aoticache_request *request, uint
     if (request == NULL || ret_bytes == NULL || ret_size == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, request, ret_bytes, ret_size);
     if (request->list_open)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the list that is argument %zu is still open",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu is a list that is still open",
                                    request->op, request->arguments.count);
     struct writer writer = {.bytes = malloc(request->encoded_size)};
     if (writer.bytes == NULL)

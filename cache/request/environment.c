@@ -35,13 +35,13 @@ static aoticache_status insert_pair(aoticache_request *request, size_t position,
 {
     size_t size = request->encoded_size + aoticache_request_encoded_pair_size(name, value);
     if (request->environment_count >= REQUEST_MAX_ENVIRONMENT)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment %s: the request has %d pairs already",
-                                   name, REQUEST_MAX_ENVIRONMENT);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "environment %s: the request already has %d pairs, the maximum", name,
+                                   REQUEST_MAX_ENVIRONMENT);
     if (size > REQUEST_MAX_ENCODED_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "environment %s: the request would have %zu bytes, at "
-                                   "most %u are allowed",
-                                   name, size, REQUEST_MAX_ENCODED_BYTES);
+                                   "environment %s: the request would have %zu bytes; at most %u are allowed", name,
+                                   size, REQUEST_MAX_ENCODED_BYTES);
     cleanup_free char *name_copy = strdup(name);
     cleanup_free char *value_copy = strdup(value);
     if (name_copy == NULL || value_copy == NULL ||
@@ -62,8 +62,7 @@ static aoticache_status replace_pair(aoticache_request *request, struct environm
     size_t size = request->encoded_size - strlen(pair->value) + strlen(value);
     if (size > REQUEST_MAX_ENCODED_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "environment %s: the request would have %zu bytes, at "
-                                   "most %u are allowed",
+                                   "environment %s: the request would have %zu bytes; at most %u are allowed",
                                    pair->name, size, REQUEST_MAX_ENCODED_BYTES);
     char *copy = strdup(value);
     if (copy == NULL)

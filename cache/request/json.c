@@ -152,9 +152,9 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
         if (json_array_append_new(arguments, json_of_argument(argument)) != 0 && errno == ENOMEM)
             status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request as JSON: out of memory");
         else if (json_array_size(arguments) <= i)
-            status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                         "argument %zu of %s: a %s that JSON has no place for", i,
-                                         aoticache_request_op(request), kind_names[argument->kind]);
+            status =
+                aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "argument %zu of %s: JSON cannot represent a %s",
+                                    i, aoticache_request_op(request), kind_names[argument->kind]);
     }
     json_t *root = json_pack("{s:s, s:o, s:o}", "operator", aoticache_request_op(request), "device",
                              json_of_device(aoticache_request_device(request)), "arguments", arguments);
@@ -196,7 +196,7 @@ static aoticache_status check_members(const json_t *object, const char *const *n
         while (names[i] != NULL && strcmp(names[i], name) != 0)
             i++;
         if (names[i] == NULL)
-            return aoticache_error_set(error, AOTICACHE_INVALID, "the member \"%s\" is unknown here", name);
+            return aoticache_error_set(error, AOTICACHE_INVALID, "unknown member \"%s\"", name);
     }
     return AOTICACHE_OK;
 }
@@ -268,7 +268,7 @@ static aoticache_status read_tensor(aoticache_request *request, const char *name
     if (!read_extents(all_sizes, sizes))
         return refuse(error, "sizes", "a list of integers");
     if (all_strides != NULL && (!read_extents(all_strides, strides) || json_array_size(all_strides) != metadata.ndim))
-        return refuse(error, "strides", "a list of as many integers as there are sizes");
+        return refuse(error, "strides", "a list with one integer for each size");
     if (!read_device(json_object_get(json, "device"), &metadata.device))
         return refuse(error, "device", "a device such as cpu or cuda:0");
     if (layout != NULL && (!json_is_string(layout) ||
@@ -352,11 +352,11 @@ static aoticache_status read_item(aoticache_request *request, const char *name, 
     static const char *const members_of_none[] = {"kind", "name", NULL};
     aoticache_argument_kind kind;
     if (!read_kind(json, &kind) || kind == AOTICACHE_ARGUMENT_LIST)
-        return refuse(error, "kind", "a kind of argument that may stand here");
+        return refuse(error, "kind", "a kind of argument that is allowed here");
     if (kind == AOTICACHE_ARGUMENT_TENSOR)
         return read_tensor(request, name, json, error);
     if (kind == AOTICACHE_ARGUMENT_CONSTANT)
-        return aoticache_error_set(error, AOTICACHE_INVALID, "it is a constant, whose data a line does not have");
+        return aoticache_error_set(error, AOTICACHE_INVALID, "a constant, whose data a line cannot hold");
     if (check_members(json, kind == AOTICACHE_ARGUMENT_NONE ? members_of_none : members, error) != AOTICACHE_OK)
         return AOTICACHE_INVALID;
     return kind == AOTICACHE_ARGUMENT_NONE ? aoticache_request_add_none(request, name, error)

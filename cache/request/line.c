@@ -81,7 +81,7 @@ aoticache_status aoticache_request_write_text(const aoticache_request *request, 
     size_t constant = find_constant(request);
     if (constant < request->arguments.count)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: argument %zu is a constant, whose data a line of text does not have",
+                                   "%s: argument %zu is a constant, and a line of text cannot contain its data",
                                    request->op, constant);
     char *text = NULL;
     size_t size = 0, length = aoticache_request_format(request, NULL, 0);

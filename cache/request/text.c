@@ -47,7 +47,7 @@ static aoticache_status read_extents(struct text_parser *parser, char close, int
         if (status != AOTICACHE_OK)
             return status;
         if (!number.is_int || number.int_value < 0)
-            return aoticache_text_refuse(parser, start, "sizes and strides are integers from 0 up");
+            return aoticache_text_refuse(parser, start, "sizes and strides are integers of 0 or more");
         ret_extents[count++] = number.int_value;
     } while (aoticache_text_accept(parser, ','));
     if (!aoticache_text_accept(parser, close))
@@ -80,7 +80,8 @@ static aoticache_status read_tensor_end(struct text_parser *parser, aoticache_te
     metadata->device = parser->device;
     if (*parser->at == '#')
         return aoticache_text_refuse(parser, parser->at,
-                                     "a digest belongs to a constant, whose data a line of text does not have");
+                                     "a digest is only allowed for a constant, and a line of text cannot contain a "
+                                     "constant's data");
     if (*parser->at == '@') {
         parser->at++;
         status = read_device(parser, &metadata->device);
@@ -134,8 +135,7 @@ static aoticache_status refuse_word(struct text_parser *parser, const char *star
     parser->at = start;
     if (aoticache_text_is_word(start, "const"))
         return aoticache_text_refuse(parser, start,
-                                     "a constant: its data is part of what is asked for, and a line of "
-                                     "text does not have it");
+                                     "a constant is not allowed: a line of text cannot contain its data");
     char word[REQUEST_MAX_NAME_BYTES + 1];
     const char *nearest = NULL;
     if (aoticache_text_copy_name(parser, aoticache_text_word_length(start), word))
@@ -303,15 +303,13 @@ static aoticache_status read_operator(struct text_parser *parser)
     const char *start = parser->at;
     size_t length = strcspn(start, "( \t\r\n");
     if (length == 0 || length > REQUEST_MAX_OP_BYTES)
-        return aoticache_text_refuse(parser, start,
-                                     "expected an operator such as aten::add.Tensor, of at most %d "
-                                     "bytes",
-                                     REQUEST_MAX_OP_BYTES);
+        return aoticache_text_refuse(
+            parser, start, "expected an operator such as aten::add.Tensor, of at most %d bytes", REQUEST_MAX_OP_BYTES);
     memcpy(op, start, length);
     op[length] = '\0';
     parser->at += length;
     if (!aoticache_text_accept(parser, '('))
-        return aoticache_text_expected(parser, "'(' behind the operator");
+        return aoticache_text_expected(parser, "'(' after the operator");
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_request_create(op, parser->device, &parser->request, &error);
     return aoticache_text_located(parser, start, status, &error);

@@ -27,7 +27,7 @@ aoticache_status aoticache_text_expected(const struct text_parser *parser, const
     const char *at = parser->at + strspn(parser->at, " \t");
     size_t length = strcspn(at, ",)]}= \t\r\n");
     if (*at == '\0' || *at == '\n' || *at == '\r')
-        return aoticache_text_refuse(parser, at, "expected %s, the line ends here", what);
+        return aoticache_text_refuse(parser, at, "expected %s; the line ends here", what);
     length = length > 0 ? length : 1;
     return aoticache_text_refuse(parser, at, "expected %s, found '%.*s'", what, (int)(length < 40 ? length : 40), at);
 }
@@ -151,14 +151,13 @@ aoticache_status aoticache_text_read_number(struct text_parser *parser, struct t
         number.int_value = strtoll(start, NULL, 10);
     if (number.is_int && errno == ERANGE)
         return aoticache_text_refuse(parser, start,
-                                     "%.*s is not an integer of 64 bits; a floating-point number has a "
-                                     "point",
+                                     "%.*s is not a 64-bit integer; a floating-point number needs a decimal point",
                                      (int)(length < 40 ? length : 40), start);
     number.double_value = strtod_l(start, NULL, parser->locale);
     bool is_word = is_letter(start[start[0] == '-']);
     if (!is_word && number.double_value - number.double_value != 0)
-        return aoticache_text_refuse(parser, start, "%.*s is more than a double can be",
-                                     (int)(length < 40 ? length : 40), start);
+        return aoticache_text_refuse(parser, start, "%.*s is too large for a double", (int)(length < 40 ? length : 40),
+                                     start);
     parser->at += length;
     *ret_number = number;
     return AOTICACHE_OK;
@@ -185,7 +184,7 @@ aoticache_status aoticache_text_add_number(struct text_parser *parser, const cha
     if (status != AOTICACHE_OK)
         return status;
     if (*parser->at != 'j')
-        return aoticache_text_expected(parser, "'j' behind the imaginary part");
+        return aoticache_text_expected(parser, "'j' after the imaginary part");
     parser->at++;
     status = aoticache_request_add_complex(parser->request, name, real.double_value, imaginary.double_value, &error);
     return aoticache_text_located(parser, start, status, &error);
@@ -217,12 +216,12 @@ static aoticache_status read_hex_escape(struct text_parser *parser, size_t digit
     char hex[5] = "";
     const char *start = parser->at + 2;
     if (strspn(start, "0123456789abcdefABCDEF") < digits)
-        return aoticache_text_refuse(parser, parser->at, "expected %zu hexadecimal digits behind \\%c", digits,
+        return aoticache_text_refuse(parser, parser->at, "expected %zu hexadecimal digits after \\%c", digits,
                                      parser->at[1]);
     memcpy(hex, start, digits);
     unsigned character = (unsigned)strtoul(hex, NULL, 16);
     if (character == 0)
-        return aoticache_text_refuse(parser, parser->at, "a string cannot hold the character 0");
+        return aoticache_text_refuse(parser, parser->at, "a string cannot contain the character 0");
     *out += put_utf8(character, *out);
     parser->at += 2 + digits;
     return AOTICACHE_OK;
@@ -235,7 +234,7 @@ static aoticache_status read_escape(struct text_parser *parser, char **out)
         return read_hex_escape(parser, c == 'x' ? 2 : 4, out);
     if (c != '"' && c != '\\' && c != 'n' && c != 't')
         return aoticache_text_refuse(parser, parser->at,
-                                     "unknown escape: \\\" \\\\ \\n \\t \\xNN and \\uNNNN are known");
+                                     "unknown escape; valid are \\\" \\\\ \\n \\t \\xNN and \\uNNNN");
     *(*out)++ = c == 'n' ? '\n' : c == 't' ? '\t' : c;
     parser->at += 2;
     return AOTICACHE_OK;
@@ -247,7 +246,7 @@ aoticache_status aoticache_text_add_string(struct text_parser *parser, const cha
     while (*end != '"' && *end != '\0')
         end += *end == '\\' && end[1] != '\0' ? 2 : 1;
     if (*end == '\0')
-        return aoticache_text_refuse(parser, start, "this string has no end");
+        return aoticache_text_refuse(parser, start, "unterminated string");
     cleanup_free char *value = malloc((size_t)(end - start));
     char *out = value;
     if (value == NULL)

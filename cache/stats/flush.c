@@ -163,7 +163,7 @@ void aoticache_cache_flush_last(aoticache_cache *cache)
     aoticache_cache_enter(cache);
     if (flush(cache, &(flush_options){.wait_ms = LAST_WAIT_MS, .defers = true}, &error) == AOTICACHE_LOCKED)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
-                      "%s: what this process counted since it last wrote is lost", error.message);
+                      "%s: the statistics of this process since its last write are lost", error.message);
 }
 
 void aoticache_cache_flush_missed(aoticache_cache *cache)

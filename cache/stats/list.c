@@ -51,12 +51,12 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
     if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
         status = AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     if (status == AOTICACHE_OK && (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_groups: there is no kind %d",
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_groups: unknown kind %d",
                                      (int)kind);
     if (status == AOTICACHE_OK && chosen.since == AOTICACHE_STATISTICS_SINCE_TIME)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "aoticache_cache_list_groups: groups have no history: ask for all, or since they"
-                                     " were zeroed");
+                                     "aoticache_cache_list_groups: groups have no history; request all, or since "
+                                     "they were zeroed");
     if (status != AOTICACHE_OK)
         return status;
     group_walk walk = {.callback = callback, .user = user};
@@ -119,7 +119,7 @@ aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t si
     if (step_seconds != AOTICACHE_SLOT_FINE_SECONDS && step_seconds != AOTICACHE_SLOT_HOUR_SECONDS &&
         step_seconds != AOTICACHE_SLOT_DAY_SECONDS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_history: there are no slots of %lld s; choose %d, %d or %d",
+                                   "aoticache_cache_list_history: no slots of %lld s; use %d, %d or %d",
                                    (long long)step_seconds, AOTICACHE_SLOT_FINE_SECONDS, AOTICACHE_SLOT_HOUR_SECONDS,
                                    AOTICACHE_SLOT_DAY_SECONDS);
     slot_walk walk = {.callback = callback, .user = user, .slot.length_ns = step_seconds * NS_PER_SECOND};
@@ -171,7 +171,7 @@ aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_
     if (cache == NULL || callback == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     if ((unsigned)which > AOTICACHE_EXTREME_COLDEST)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_extreme: there is no extreme %d",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_extreme: unknown extreme %d",
                                    (int)which);
     entry_walk walk = {.callback = callback, .user = user};
     aoticache_cache_flush(cache, NULL);

@@ -32,7 +32,8 @@ aoticache_status aoticache_statistics_options_read(const aoticache_statistics_op
                                                      options, ret_options, ret_error);
     if (status == AOTICACHE_OK && ret_options->since > AOTICACHE_STATISTICS_SINCE_TIME)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_statistics_options.since is %d, which is none", (int)ret_options->since);
+                                   "aoticache_statistics_options.since is %d, which is not valid",
+                                   (int)ret_options->since);
     return status;
 }
 
@@ -192,8 +193,8 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
     if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
         status = AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     if (status == AOTICACHE_OK && aoticache_latency_name(kind) == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "aoticache_cache_list_latency: there is no latency %d", (int)kind);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_latency: unknown latency %d",
+                                     (int)kind);
     if (status == AOTICACHE_OK)
         status = gather_numbers(cache, &chosen, &all, ret_error);
     bool continues = true;

@@ -25,41 +25,41 @@ extern "C" {
  * A hit was loaded already (hits_loaded), fetched from a remote (hits_remote), or found in the index by a lookup (hits_index,
  * below). A miss has at most one reason; without one there was no entry for the key (misses_absent, below).
  */
-#define AOTICACHE_COUNTER_LIST(X)                                                                       \
-    X(hits, "lookups and calls answered by an entry")                                                   \
-    X(hits_dynamic, "of the hits: by a dynamic entry")                                                  \
-    X(hits_loaded, "of the hits: calls answered by a runner that was loaded already, without a lookup") \
-    X(hits_remote, "of the hits: fetched from a remote")                                                \
-    X(misses, "lookups that found no entry")                                                            \
-    X(misses_requirement, "of the misses: there were entries, but this CPU lacks a feature")            \
-    X(misses_guard, "of the misses: there were entries, but no guard accepts the tensors")              \
-    X(misses_damaged, "of the misses: there was an entry, but its object was damaged")                  \
-    X(misses_failed, "of the misses: a compile had failed a short time ago")                            \
-    X(waits, "of the misses: answered by another's compile")                                            \
-    X(lease_waits, "requests that had to wait for another's lease of the same key")                     \
-    X(lease_wait_ns, "time spent waiting for leases")                                                   \
-    X(compiles, "compiles that succeeded")                                                              \
-    X(compiles_fallback, "of the compiles: Inductor's code built PyTorch's way, as ours could not")     \
-    X(compile_failures, "compiles that failed")                                                         \
-    X(compile_ns, "time spent in compiles that succeeded")                                              \
-    X(saved_ns, "time of compiles that processes were spared, once for each process and artifact")      \
-    X(lookup_ns, "time spent in lookups that hit, opening and verifying included")                      \
-    X(loads, "libraries loaded")                                                                        \
-    X(load_ns, "time spent loading libraries and creating their runners")                               \
-    X(stored_bytes, "bytes written as objects")                                                         \
-    X(not_stored, "artifacts that could not be stored")                                                 \
-    X(damaged, "objects found damaged and taken away")                                                  \
-    X(refused_untrusted, "entries from elsewhere that were refused for want of a trusted signature")    \
-    X(evicted, "entries removed by collections")                                                        \
-    X(evicted_bytes, "bytes removed by collections")                                                    \
-    X(judged, "kernels compared with the host's own")                                                   \
-    X(judged_slower, "of the judged: the host's own was faster, or as fast")                            \
-    X(calls_lost, "calls left to the host's own kernel because it is faster")                           \
-    X(fetched_bytes, "bytes of objects that were fetched from remotes")                                 \
-    X(sent_bytes, "bytes of objects that were sent to remotes, compressed")                             \
-    X(remote_errors, "misses or compiles for which a remote failed")                                    \
-    X(remote_refused, "objects and entries from remotes that were refused")                             \
-    X(remote_backoffs, "times that a remote failed and was not asked for a while")
+#define AOTICACHE_COUNTER_LIST(X)                                                                                 \
+    X(hits, "lookups and calls answered by an entry")                                                             \
+    X(hits_dynamic, "of the hits: by a dynamic entry")                                                            \
+    X(hits_loaded, "of the hits: calls answered by a loaded runner, without a lookup")                            \
+    X(hits_remote, "of the hits: fetched from a remote")                                                          \
+    X(misses, "lookups that found no entry")                                                                      \
+    X(misses_requirement, "of the misses: there were entries, but this CPU lacks a feature that they need")       \
+    X(misses_guard, "of the misses: there were entries, but no guard accepts the tensors")                        \
+    X(misses_damaged, "of the misses: there was an entry, but its object was damaged")                            \
+    X(misses_failed, "of the misses: a compile failed a short time ago")                                          \
+    X(waits, "of the misses: answered by another process's compile")                                              \
+    X(lease_waits, "requests that had to wait for another process's lease of the same key")                       \
+    X(lease_wait_ns, "time spent waiting for leases")                                                             \
+    X(compiles, "compiles that succeeded")                                                                        \
+    X(compiles_fallback, "of the compiles: Inductor's code built PyTorch's way, because ours could not build it") \
+    X(compile_failures, "compiles that failed")                                                                   \
+    X(compile_ns, "time spent in compiles that succeeded")                                                        \
+    X(saved_ns, "compile time saved, once for each process and artifact")                                         \
+    X(lookup_ns, "time spent in lookups that hit, opening and verifying included")                                \
+    X(loads, "libraries loaded")                                                                                  \
+    X(load_ns, "time spent loading libraries and creating their runners")                                         \
+    X(stored_bytes, "bytes written as objects")                                                                   \
+    X(not_stored, "artifacts that could not be stored")                                                           \
+    X(damaged, "objects found damaged and moved away")                                                            \
+    X(refused_untrusted, "entries from elsewhere that were refused because no trusted key signed them")           \
+    X(evicted, "entries removed by collections")                                                                  \
+    X(evicted_bytes, "bytes removed by collections")                                                              \
+    X(judged, "kernels compared with the host's own kernel")                                                      \
+    X(judged_slower, "of the compared: the host's own kernel was at least as fast")                               \
+    X(calls_lost, "calls answered by the host's own kernel because it is faster")                                 \
+    X(fetched_bytes, "bytes of objects that were fetched from remotes")                                           \
+    X(sent_bytes, "bytes of objects that were sent to remotes, compressed")                                       \
+    X(remote_errors, "misses or compiles for which a remote failed")                                              \
+    X(remote_refused, "objects and entries from remotes that were refused")                                       \
+    X(remote_backoffs, "times that a remote failed and was not used for a while")
 
 /* Numbers that are computed from the counters, and displayed like counters: name, text. aoticache_counters_NAME() returns
  * each. */
@@ -94,9 +94,9 @@ static inline uint64_t aoticache_counters_misses_absent(const aoticache_counters
     X(lookup, "a lookup that hits, opening and verifying included")             \
     X(load, "loading a library and creating its runner")                        \
     X(compile, "a compile that succeeds")                                       \
-    X(lease_wait, "waiting for another's compile of the same key")              \
+    X(lease_wait, "waiting for another process's compile of the same key")      \
     X(eviction_age, "since the last use of an entry that a collection removes") \
-    X(fetch, "asking a remote for a key, with what it brings")                  \
+    X(fetch, "fetching a key from a remote, with its objects")                  \
     X(send, "sending an entry to a remote")
 
 typedef enum aoticache_latency_kind {
@@ -189,15 +189,15 @@ typedef enum aoticache_group_kind {
 } aoticache_group_kind;
 
 /* Columns: name, text. */
-#define AOTICACHE_GROUP_COLUMN_LIST(X)                         \
-    X(hits, "lookups and calls answered")                      \
-    X(misses, "lookups that found nothing")                    \
-    X(compiles, "compiles that succeeded")                     \
-    X(compile_failures, "compiles that failed")                \
-    X(compile_ns, "time spent in compiles that succeeded")     \
-    X(saved_ns, "time of compiles that processes were spared") \
-    X(entries, "entries there are now")                        \
-    X(bytes, "bytes of their artifacts; an object that several name counts in each")
+#define AOTICACHE_GROUP_COLUMN_LIST(X)                     \
+    X(hits, "lookups and calls answered")                  \
+    X(misses, "lookups that found nothing")                \
+    X(compiles, "compiles that succeeded")                 \
+    X(compile_failures, "compiles that failed")            \
+    X(compile_ns, "time spent in compiles that succeeded") \
+    X(saved_ns, "compile time saved")                      \
+    X(entries, "current entries")                          \
+    X(bytes, "bytes of their artifacts; a shared object counts in each")
 
 /* `name` is borrowed during the callback. "(other)" collects all names without their own row (docs/statistics.md). */
 typedef struct aoticache_group {

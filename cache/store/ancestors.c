@@ -76,18 +76,17 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     if (lstat(path, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
     if (!is_trusted_owner(found.st_uid))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "%s belongs to user %ld, who could exchange the cache directory %s in it, this process to"
-            " user %ld; choose a directory below folders of your own or of root's, or allow a shared"
-            " one",
-            path, (long)found.st_uid, directory->path, (long)geteuid());
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s belongs to user %ld, who could replace the cache directory %s in it; this "
+                                   "process runs as user %ld: choose a directory below directories of your own or "
+                                   "root's, or allow a shared one",
+                                   path, (long)found.st_uid, directory->path, (long)geteuid());
     if (is_writable_by_others(&found))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "%s can be written by others (mode 0%o, group %ld), who could exchange the cache directory"
-            " %s in it; chmod go-w %s, choose another directory, or allow a shared one",
-            path, (unsigned)(found.st_mode & 07777), (long)found.st_gid, directory->path, path);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s can be written by others (mode 0%o, group %ld), who could replace the "
+                                   "cache directory %s in it: chmod go-w %s, choose another directory, or allow a "
+                                   "shared one",
+                                   path, (unsigned)(found.st_mode & 07777), (long)found.st_gid, directory->path, path);
     return AOTICACHE_OK;
 }
 
@@ -140,7 +139,7 @@ aoticache_status aoticache_directory_find_real_path(aoticache_directory *directo
     if (!is_there && errno != ENOENT)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", real);
     if (!is_there || found.st_dev != root->st_dev || found.st_ino != root->st_ino)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s was exchanged while it was opened; try again",
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s was replaced while it was being opened; try again",
                                    directory->path);
     directory->real_path = steal_ptr(&real);
     return AOTICACHE_OK;

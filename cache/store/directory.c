@@ -33,7 +33,8 @@ static aoticache_status path_too_long(aoticache_error *ret_error)
 aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size, aoticache_error *ret_error)
 {
     if (ret_path == NULL || size == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no room for the path of the cache directory");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_default_directory: ret_path is NULL, or size is 0");
     const char *explicit_path = secure_getenv("AOTICACHE_DIR");
     const char *xdg = secure_getenv("XDG_CACHE_HOME");
     const char *home = secure_getenv("HOME");
@@ -75,7 +76,7 @@ static aoticache_status choose_path(const char *chosen, char **ret_path, aoticac
     } else {
         char here[PATH_MAX];
         if (getcwd(here, sizeof here) == NULL)
-            return aoticache_error_set_errno(ret_error, errno, "cannot tell the current directory");
+            return aoticache_error_set_errno(ret_error, errno, "cannot determine the current directory");
         length = snprintf(absolute, sizeof absolute, "%s/%s", strcmp(here, "/") == 0 ? "" : here, chosen);
     }
     if (length < 0 || (size_t)length >= sizeof absolute)
@@ -122,11 +123,10 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
         directory->fd = open(directory->path, flags);
     }
     if (directory->fd < 0 && errno == EACCES)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "cannot open the cache directory %s: Permission denied; 'aoticache doctor' says who may, or "
-            "choose another with AOTICACHE_DIR",
-            directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "cannot open the cache directory %s: Permission denied; 'aoticache doctor' "
+                                   "shows who may open it; or choose another with AOTICACHE_DIR",
+                                   directory->path);
     if (directory->fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open the cache directory %s", directory->path);
     struct stat found;
@@ -190,8 +190,8 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
         mode_t type;
         if (!aoticache_directory_knows(name, &type) && !aoticache_directory_leaves_alone(name))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "%s is not a cache directory: it holds %s but no file `format`; choose an empty "
-                                       "or a new one",
+                                       "%s is not a cache directory: it contains %s but no file `format`; choose an "
+                                       "empty or a new directory",
                                        directory->path, name);
     }
     return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
@@ -239,12 +239,14 @@ static aoticache_status read_format(aoticache_directory *directory, aoticache_er
     char *end = text;
     long version = strncmp(text, FORMAT_WORD, word) == 0 ? strtol(text + word, &end, 10) : 0;
     if (version < 1 || end == text || *end != '\n')
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "%s/" AOTICACHE_FORMAT_FILE " is not one of this program's; choose another directory", directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s/" AOTICACHE_FORMAT_FILE
+                                   " is not a format file of aoticache; choose another directory",
+                                   directory->path);
     if (version > FORMAT_VERSION)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s has format %ld, this program knows %d; use a newer program or another directory",
+                                   "%s has format %ld; this program knows %d; use a newer program or another "
+                                   "directory",
                                    directory->path, version, FORMAT_VERSION);
     return AOTICACHE_OK;
 }
@@ -263,7 +265,7 @@ static aoticache_status open_format(const aoticache_cache_options *options, aoti
     if (status == AOTICACHE_OK)
         return AOTICACHE_OK;
     directory->read_only = true;
-    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing, and asks no remote",
+    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing, and does not use remotes",
                   detail.message);
     return AOTICACHE_OK;
 }
@@ -276,7 +278,7 @@ static void detect_read_only(const aoticache_cache_options *options, aoticache_d
     char text[128];
     directory->read_only = true;
     aoticache_log(&options->logger, AOTICACHE_LOG_WARNING,
-                  "%s cannot be written (%s); the cache stores nothing, and asks no remote", directory->path,
+                  "%s cannot be written (%s); the cache stores nothing, and does not use remotes", directory->path,
                   strerror_r(errno, text, sizeof text));
 }
 

@@ -18,7 +18,7 @@
 #include "cache/store/directory.h"
 
 #define AOTICACHE_SHARE_ADVICE \
-    "if you trust all who may write it: allow_shared = true in the configuration ('aoticache config' names the files)"
+    "if you trust all its writers: allow_shared = true in the configuration ('aoticache config' names the files)"
 
 #define PATH_BYTES 256
 #define MAX_DEPTH 32
@@ -84,14 +84,15 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
                                            const char *name, aoticache_error *ret_error)
 {
     if ((found->st_mode & S_IFMT) != type)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s is not a %s but of type 0%o", name,
-                                   type == S_IFDIR ? "folder" : "regular file", (unsigned)(found->st_mode & S_IFMT));
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s is not a %s, but has type 0%o", name,
+                                   type == S_IFDIR ? "directory" : "regular file", (unsigned)(found->st_mode & S_IFMT));
     if (directory->allow_shared)
         return AOTICACHE_OK;
     if (found->st_uid != geteuid() && found->st_uid != 0)
         return aoticache_error_set(
             ret_error, AOTICACHE_DENIED,
-            "%s belongs to user %ld, this process to user %ld; choose a directory of your own, or " AOTICACHE_SHARE_ADVICE,
+            "%s belongs to user %ld, but this process runs as user %ld; choose a directory of your own, "
+            "or " AOTICACHE_SHARE_ADVICE,
             name, (long)found->st_uid, (long)geteuid());
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
@@ -210,8 +211,8 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
             status = open_existing_folder(directory, path, ret_fd, ret_error);
     }
     if (status == AOTICACHE_NOT_FOUND && create)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/%s vanishes as soon as it is made", directory->path,
-                                   path);
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/%s disappears as soon as it is created",
+                                   directory->path, path);
     if (status != AOTICACHE_OK || !create)
         return status;
     status = make_name_durable(directory, path, ret_error);

@@ -33,10 +33,9 @@ aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_
     uint64_t pause = FIRST_PAUSE_NS;
     while (aoticache_syscall_flock(fd, operation | LOCK_NB) != 0) {
         if (errno == ENOSYS || errno == EOPNOTSUPP)
-            return aoticache_error_set(
-                ret_error, AOTICACHE_UNSUPPORTED,
-                "this file system has no locks (flock): mount it with them (Lustre: -o flock), or "
-                "use a directory on a local disk");
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                       "the file system does not support locks (flock): mount it with locks (Lustre: "
+                                       "-o flock), or use a directory on a local disk");
         if (errno != EWOULDBLOCK)
             return aoticache_error_set_errno(ret_error, errno, "cannot lock a file of the cache (flock)");
         if (ret_waited != NULL)
@@ -95,7 +94,7 @@ aoticache_status aoticache_lock_collector(aoticache_directory *directory, aotica
 {
     aoticache_status status = lock_file(directory, AOTICACHE_COLLECT_LOCK_FILE, LOCK_EX, 0, ret_lock, ret_error);
     if (status == AOTICACHE_LOCKED)
-        return aoticache_error_set(ret_error, status, "another collection of %s is at work", directory->path);
+        return aoticache_error_set(ret_error, status, "%s: another collection is running", directory->path);
     return status;
 }
 
@@ -243,14 +242,14 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
             break;
         if (aoticache_compiles_are_cancelled()) {
             status =
-                aoticache_error_set_errno(ret_error, ECANCELED, "the wait for another process's compile has ended");
+                aoticache_error_set_errno(ret_error, ECANCELED, "waiting for another process's compile was cancelled");
             break;
         }
     }
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status,
                             "timed out after %u ms waiting for another process to compile key %.12s; raise "
-                            "compile_timeout, or look at what that process does",
+                            "compile_timeout, or check that process",
                             (unsigned)timeout_ms, lease.name);
     if (status != AOTICACHE_OK) {
         close(lease.folder_fd);

@@ -157,15 +157,13 @@ static aoticache_status check_product(const aoticache_product *product, aoticach
 {
     if (product->file_count == 0 || product->files == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "product: it has no files, the library must be "
-                                   "the first");
+                                   "product: it has no files; the first must be the library");
     if (product->file_count > MANIFEST_MAX_FILES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: it has %zu files, at most %d are allowed",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: it has %zu files; at most %d are allowed",
                                    product->file_count, MANIFEST_MAX_FILES);
     if (product->compile_ns > INT64_MAX)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "product: compile_ns is %llu, at most 2^63-1 is "
-                                   "allowed",
+                                   "product: compile_ns is %llu; at most 2^63-1 is allowed",
                                    (unsigned long long)product->compile_ns);
     return AOTICACHE_OK;
 }
@@ -188,9 +186,7 @@ static aoticache_status copy_text(const char *what, const char *text, size_t lim
     size_t length = strlen(text);
     if (length > limit)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "product: its %s has %zu bytes, at most %zu are "
-                                   "allowed",
-                                   what, length, limit);
+                                   "product: its %s has %zu bytes; at most %zu are allowed", what, length, limit);
     if (!aoticache_request_is_utf8(text, length) || aoticache_manifest_has_control_characters(text))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "product: its %s is not UTF-8 without control "
@@ -206,8 +202,8 @@ static aoticache_status copy_file(const aoticache_product *product, size_t i, co
     const char *name = product->files[i].name;
     if (name == NULL || !aoticache_manifest_file_name_is_safe(name) || !aoticache_request_is_utf8(name, strlen(name)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "product: the name of file %zu is not one safe path "
-                                   "component in UTF-8 of 1 to %d bytes",
+                                   "product: the name of file %zu is not a single safe path component in UTF-8 of "
+                                   "1 to %d bytes",
                                    i, MANIFEST_MAX_FILE_NAME_BYTES);
     ret_file->digest = *digest;
     ret_file->bytes = bytes;

@@ -38,9 +38,8 @@ static aoticache_status read_text(const json_t *object, const char *name, size_t
         return refuse_field(name, "a string", ret_error);
     if (json_string_length(value) > limit)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: \"%s\" has %zu bytes, at most %zu are "
-                                   "allowed",
-                                   name, json_string_length(value), limit);
+                                   "manifest: \"%s\" has %zu bytes; at most %zu are allowed", name,
+                                   json_string_length(value), limit);
     if (aoticache_manifest_has_control_characters(json_string_value(value)))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" holds control characters", name);
     *ret_text = json_string_value(value);
@@ -65,7 +64,7 @@ static aoticache_status read_integer(const json_t *object, const char *name, int
     if (!json_is_integer(value))
         return refuse_field(name, "an integer", ret_error);
     if (json_integer_value(value) < minimum)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is %lld, it must not be negative",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is %lld; it must not be negative",
                                    name, (long long)json_integer_value(value));
     *ret_value = json_integer_value(value);
     return AOTICACHE_OK;
@@ -154,14 +153,12 @@ static aoticache_status read_requirements(const json_t *object, const char *arch
             return refuse_field("requirements", "a list of CPU features", ret_error);
         if (aoticache_cpu_features_parse_for(arch, json_string_value(value), &one, NULL) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "manifest: it requires the CPU feature %.63s, "
-                                       "which this library does not know",
+                                       "manifest: it requires the CPU feature %.63s, which this library does not "
+                                       "know; use a newer one",
                                        json_string_value(value));
         if (aoticache_cpu_features_count(&one) != 1)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "manifest: \"requirements\" item %zu is not one "
-                                       "CPU feature",
-                                       i);
+                                       "manifest: item %zu of \"requirements\" is not a single CPU feature", i);
         for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
             manifest->requirements.words[word] |= one.words[word];
     }
@@ -195,8 +192,8 @@ static aoticache_status read_file(const json_t *object, size_t i, aoticache_mani
     int64_t bytes;
     if (!json_is_string(name) || !aoticache_manifest_file_name_is_safe(json_string_value(name)))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: the name of file %zu is not one safe path "
-                                   "component of 1 to %d bytes",
+                                   "manifest: the name of file %zu is not a single safe path component of 1 to %d "
+                                   "bytes",
                                    i, MANIFEST_MAX_FILE_NAME_BYTES);
     aoticache_status status = read_digest(object, "digest", &ret_file->digest, ret_error);
     if (status == AOTICACHE_OK)
@@ -221,7 +218,7 @@ static aoticache_status read_inline(const json_t *object, bool *ret_has, aoticac
     }
     if (*ret_has && (json_array_size(files) > 1 || json_integer_value(json_object_get(object, "format")) < 2))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: \"inline\" is for the only file of one of format 2");
+                                   "manifest: \"inline\" requires format 2 and a single file");
     return AOTICACHE_OK;
 }
 
@@ -258,8 +255,7 @@ static aoticache_status check_format(const json_t *object, aoticache_error *ret_
         return refuse_field("format", "a positive integer", ret_error);
     if (json_integer_value(format) > MANIFEST_FORMAT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "manifest: its format is %lld, this library knows "
-                                   "%d",
+                                   "manifest: its format is %lld; this library knows %d",
                                    (long long)json_integer_value(format), MANIFEST_FORMAT);
     return AOTICACHE_OK;
 }
@@ -284,8 +280,7 @@ static aoticache_status read_output(const json_t *object, char **ret_output, aot
         return refuse_field("output", "a string", ret_error);
     if (json_string_length(value) > MANIFEST_MAX_OUTPUT_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: \"output\" has %zu bytes, at most %d are "
-                                   "allowed",
+                                   "manifest: \"output\" has %zu bytes; at most %d are allowed",
                                    json_string_length(value), MANIFEST_MAX_OUTPUT_BYTES);
     *ret_output = strdup(json_string_value(value));
     return *ret_output != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
@@ -344,14 +339,14 @@ static aoticache_status check_content(const char *text, size_t end, size_t size,
     const size_t offset = end + 1, content_size = size - offset;
     if (content_size > MANIFEST_MAX_CONTENT_BYTES || content_size != file->bytes)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: %zu bytes follow it, and \"bytes\" is %llu of at most %u", content_size,
-                                   (unsigned long long)file->bytes, MANIFEST_MAX_CONTENT_BYTES);
+                                   "manifest: %zu bytes follow it, but \"bytes\" is %llu; at most %u are allowed",
+                                   content_size, (unsigned long long)file->bytes, MANIFEST_MAX_CONTENT_BYTES);
     aoticache_status status = aoticache_digest_of(text + offset, content_size, &actual);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "manifest: cannot compute the digest of its content");
     if (!aoticache_digest_equal(&actual, &file->digest))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: the content has another digest than \"files\"");
+                                   "manifest: the digest of the content differs from that in \"files\"");
     manifest->content_offset = offset;
     return AOTICACHE_OK;
 }
@@ -403,8 +398,7 @@ static aoticache_status check_json_size(const char *text, size_t size, size_t *r
         }
         if (values > MANIFEST_MAX_VALUES || depth > MANIFEST_MAX_DEPTH)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "manifest: more than %d values, or more than %d "
-                                       "within each other, up to byte %zu",
+                                       "manifest: more than %d values, or nested deeper than %d, up to byte %zu",
                                        MANIFEST_MAX_VALUES, MANIFEST_MAX_DEPTH, i);
     }
     return AOTICACHE_OK;
@@ -425,7 +419,7 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
 {
     json_error_t error = {0};
     if (size > MANIFEST_MAX_TEXT_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes, at most %u are allowed", size,
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes; at most %u are allowed", size,
                                    MANIFEST_MAX_TEXT_BYTES);
     size_t end;
     bool has_content = false;

@@ -43,8 +43,8 @@ static aoticache_status mark_in_use(const aoticache_directory *directory, int fd
         if (errno != EWOULDBLOCK)
             return AOTICACHE_OK;
         if (aoticache_monotonic_ns() - begun > (uint64_t)directory->lock_timeout_ms * 1000000u)
-            return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%s/%s is locked for more than %u ms",
-                                       directory->path, path, (unsigned)directory->lock_timeout_ms);
+            return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "timed out after %u ms: %s/%s is locked",
+                                       (unsigned)directory->lock_timeout_ms, directory->path, path);
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     return AOTICACHE_OK;
@@ -61,7 +61,7 @@ bool aoticache_object_errno_is_damage(int errno_value)
 static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path,
                                   aoticache_error *ret_error)
 {
-    aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
+    aoticache_error_set_errno(ret_error, errno_value, "cannot open %s", path);
     if (ret_error != NULL)
         ret_error->status = status;
     return status;
@@ -149,7 +149,7 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
     if (expected_bytes == AOTICACHE_OBJECT_ANY_SIZE || bytes == expected_bytes)
         return AOTICACHE_OK;
     if (expected_bytes != AOTICACHE_OBJECT_MANIFEST_SIZE)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, it should have %llu", path,
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, expected %llu", path,
                                    (unsigned long long)bytes, (unsigned long long)expected_bytes);
     if (bytes <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
         return AOTICACHE_OK;

@@ -73,7 +73,7 @@ static aoticache_status compare_bytes(const struct source *source, int fd, aotic
         if (got == 0 && offset == source->size)
             return AOTICACHE_OK;
         if (got == 0 || (uint64_t)got > source->size - offset || memcmp(buffer, bytes + offset, (size_t)got) != 0)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored",
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changed while it was being stored; try again",
                                        source->name);
         offset += (uint64_t)got;
     }
@@ -90,7 +90,8 @@ static aoticache_status verify_written(const struct source *source, const aotica
     aoticache_status status = aoticache_digest_of_fd(fd, &written, NULL, ret_error);
     if (status != AOTICACHE_OK || aoticache_digest_equal(&written, digest))
         return status;
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changed while it was being stored; try again",
+                               source->name);
 }
 
 /* Fills the temporary file and leaves it durable, immutable, open for reading and with its in-use lock in *ret_fd. */
@@ -150,7 +151,7 @@ static aoticache_status write_object(aoticache_directory *directory, const struc
     if (status != AOTICACHE_OK)
         goto out;
     if (aoticache_syscall_renameat(tmp_fd, temporary, folder, name) != 0) {
-        status = aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", name);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot move object %s to its final path", name);
         goto out;
     }
     *ret_fd = steal_fd(&fd);
@@ -182,7 +183,7 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
     aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
     /* An object that cannot be read is also written again: its bytes will be the same. */
     if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
-        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is being replaced", detail.message);
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, existing, "%s", detail.message);
     if (existing != AOTICACHE_OK)

@@ -26,15 +26,15 @@ static aoticache_status check_files(const aoticache_product *product, aoticache_
                                    product->files != NULL ? product->file_count : 0, MAX_FILES);
     if (product->in_manifest && product->file_count > 1)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a product has %zu files; in_manifest is for one file alone", product->file_count);
+                                   "a product has %zu files; in_manifest requires a single file", product->file_count);
     for (size_t i = 0; i < product->file_count; i++) {
         const aoticache_file *file = &product->files[i];
         if (file->path == NULL || file->path[0] == '\0')
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "file %zu of a product has no path", i);
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "file %zu of a product: path is NULL or empty", i);
         if (file->name == NULL || !aoticache_manifest_file_name_is_safe(file->name))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "file %zu of a product is named %.80s; a name is one path component", i,
-                                       file->name != NULL ? file->name : "(null)");
+                                       "file %zu of a product is named %.80s; a name must be a single path component",
+                                       i, file->name != NULL ? file->name : "(null)");
         for (size_t k = 0; k < i; k++)
             if (strcmp(product->files[k].name, file->name) == 0)
                 return aoticache_error_set(ret_error, AOTICACHE_INVALID, "two files of a product are named %.80s",

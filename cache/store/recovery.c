@@ -233,8 +233,9 @@ static aoticache_status index_all_manifests(aoticache_directory *directory, aoti
     free(search.found);
     if (search.unreadable > 0)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
-                      "the index is built without %llu files or folders that cannot be read (the first: %s); run by "
-                      "somebody who may read them, 'aoticache verify --repair' adds them",
+                      "the index is built without %llu files or directories that cannot be read (the "
+                      "first: %s); to add them, run 'aoticache verify --repair' as a user who may "
+                      "read them",
                       (unsigned long long)search.unreadable, search.first_unreadable.message);
     if (status == AOTICACHE_OK)
         *ret_entries = entries;
@@ -275,11 +276,11 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     if (status == AOTICACHE_OK &&
         (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd, AOTICACHE_INDEX_FILE) != 0 ||
          aoticache_syscall_fsync(directory->fd) != 0))
-        status = aoticache_error_set_errno(ret_error, errno, "cannot put a new index in %s", directory->path);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot install a new index in %s", directory->path);
     aoticache_scratch_remove(&scratch);
     if (status == AOTICACHE_OK)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
-                      "%s: %s; it was built anew from the manifests: %llu entries", directory->path, reason,
+                      "%s: %s; it was rebuilt from the manifests: %llu entries", directory->path, reason,
                       (unsigned long long)entries);
     return status;
 }
@@ -318,7 +319,7 @@ static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **
     if (examined != AOTICACHE_OK && examined != AOTICACHE_NOT_FOUND)
         return examined;
     if (examined == AOTICACHE_NOT_FOUND && has_objects(directory))
-        return rebuild_index(cache, NULL, "the index is lost", ret_index, ret_error);
+        return rebuild_index(cache, NULL, "the index is missing", ret_index, ret_error);
     aoticache_status status = open_current(directory, false, ret_index, &detail);
     if (status == AOTICACHE_OK)
         return status;
@@ -347,7 +348,7 @@ static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index
         return AOTICACHE_OK;
     if (status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_NO_MEMORY)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
-    aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; nothing is found in this read-only cache",
+    aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; lookups in this read-only cache find nothing",
                   detail.message);
     return AOTICACHE_OK;
 }
@@ -379,8 +380,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_IO) { /* most likely a full disk */
             directory->read_only = true;
-            aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing and is only read",
-                          detail.message);
+            aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                          "%s; the cache is opened for reading only, and stores nothing", detail.message);
         }
     }
     if (directory->read_only) {

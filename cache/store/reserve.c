@@ -60,7 +60,7 @@ void aoticache_reserve_keep(aoticache_cache *cache)
     if (cache->directory->read_only || atomic_exchange(&cache->has_tried_reserve, true))
         return;
     if (!has_reserve(cache->directory) && may_have_reserve(cache) && !make_reserve(cache))
-        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "%s: there is no free space for the reserve",
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "%s: not enough free space for the reserve",
                       cache->directory->path);
 }
 
@@ -77,7 +77,7 @@ bool aoticache_reserve_give_up(aoticache_cache *cache)
         return false;
     atomic_store(&cache->has_tried_reserve, false);
     atomic_store(&cache->has_given_up_reserve, true);
-    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO, "%s: the disk is full; the reserve was given up",
+    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO, "%s: the disk is full; the reserve was released",
                   cache->directory->path);
     return true;
 }

@@ -90,7 +90,7 @@ aoticache_status aoticache_scratch_create_outside(aoticache_scratch *ret_scratch
     if (length < 0 || (size_t)length >= sizeof scratch.path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", parent);
     if (aoticache_syscall_hook_ask("mkdir", scratch.path) != 0 || mkdtemp(scratch.path) == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary folder in %s; set TMPDIR",
+        return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary directory in %s; set TMPDIR",
                                          parent);
     *ret_scratch = scratch;
     return AOTICACHE_OK;

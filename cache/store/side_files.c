@@ -80,7 +80,7 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
         return status;
     status = link_files(directory, scratch.fd, files, count, ret_error);
     if (status == AOTICACHE_OK && aoticache_syscall_fsync(scratch.fd) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cannot make the folder of side files durable");
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make the directory of side files durable");
     if (status == AOTICACHE_OK)
         status = place_folder(directory, &scratch, name, ret_error);
     aoticache_scratch_remove(&scratch); /* after the rename there is nothing left under this path */

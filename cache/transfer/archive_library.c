@@ -11,8 +11,8 @@
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "archives need libarchive, and this library was built without its header archive.h: "
-                               "build it again with libarchive-dev (Fedora: libarchive-devel), or copy the cache "
+                               "archives need libarchive, but this library was built without archive.h: "
+                               "rebuild it with libarchive-dev (Fedora: libarchive-devel), or copy the cache "
                                "from directory to directory");
 }
 
@@ -39,8 +39,8 @@ aoticache_status aoticache_archive_library_open(const aoticache_archive_function
     if (!aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table,
                                          sizeof table / sizeof table[0], "libarchive 3.3", problem))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "archives are read and written with libarchive, and %s: install it (Debian: "
-                                   "libarchive13; Fedora: libarchive), or copy the cache from directory to directory",
+                                   "archives need libarchive, and %s: install it (Debian: libarchive13; Fedora: "
+                                   "libarchive), or copy the cache from directory to directory",
                                    problem);
     *ret_functions = &functions;
     return AOTICACHE_OK;

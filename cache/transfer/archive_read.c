@@ -68,8 +68,8 @@ static la_ssize_t read_piece(struct archive *archive, void *user, const void **r
 static aoticache_status too_large(const aoticache_tar_reader *reader, aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                               "the archive unpacks to more than the %llu bytes that are allowed; allow more where you "
-                               "know who made it",
+                               "the archive unpacks to more than the allowed %llu bytes; if you know who made "
+                               "it, allow more",
                                (unsigned long long)reader->max_bytes);
 }
 
@@ -85,8 +85,8 @@ static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error
     if (reader->call->errno_(reader->archive) == ENOMEM)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "the archive is damaged or ends early, after %llu bytes: %.200s",
-                               (unsigned long long)reader->bytes, text != NULL ? text : "libarchive does not say why");
+                               "the archive is damaged or truncated after %llu bytes: %.200s",
+                               (unsigned long long)reader->bytes, text != NULL ? text : "libarchive gives no details");
 }
 
 /* Checks the limit. to_come: announced bytes of a member, before they are unpacked. */
@@ -97,15 +97,14 @@ static aoticache_status check_limit(const aoticache_tar_reader *reader, uint64_t
     const uint64_t read = reader->bytes < reader->stored ? reader->bytes : reader->stored;
     if (unpacked > reader->expected || to_come > reader->expected - unpacked)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "the archive is damaged: it says of itself that it unpacks to %llu bytes at most, "
-                                   "and has more",
+                                   "the archive is damaged: it unpacks to more than the %llu bytes that it declares",
                                    (unsigned long long)reader->expected);
     if (unpacked > reader->max_bytes || to_come > reader->max_bytes - unpacked)
         return too_large(reader, ret_error);
     if (reader->has_ratio && unpacked > ANY_RATIO_BYTES && (unpacked - ANY_RATIO_BYTES) / MAX_RATIO > read)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "the archive unpacks to more than %d times its own size: %llu bytes so far, of %llu "
-                                   "read; say how much it may be where you know who made it",
+                                   "the archive unpacks to more than %d times its own size: %llu bytes so far, of "
+                                   "%llu read; if you know who made it, set a limit",
                                    MAX_RATIO, (unsigned long long)unpacked, (unsigned long long)read);
     return AOTICACHE_OK;
 }
@@ -174,9 +173,9 @@ static const char *oddity_of(const aoticache_archive_functions *call, struct arc
     case AE_IFLNK:
         return "a symbolic link";
     case AE_IFDIR:
-        return "a folder";
+        return "a directory";
     default:
-        return "no regular file";
+        return "not a regular file";
     }
     if (call->entry_sparse_count_(entry) > 0)
         return "a sparse file";
@@ -229,7 +228,8 @@ aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const v
         return status;
     if (offset < 0 || (uint64_t)offset != reader->position || size > reader->size - reader->position)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "the archive is damaged: a member has %zu bytes at %lld, %llu of %llu were due",
+                                   "the archive is damaged: a member has %zu bytes at %lld; %llu of %llu were "
+                                   "expected",
                                    size, (long long)offset, (unsigned long long)(reader->size - reader->position),
                                    (unsigned long long)reader->size);
     reader->position += size;

@@ -82,7 +82,7 @@ static aoticache_status fail(aoticache_tar_writer *writer, aoticache_error *ret_
     if (code > 0 && code != EINTR)
         return aoticache_error_set_errno(ret_error, code, "cannot write the archive");
     return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot write the archive: %s",
-                               text != NULL ? text : "libarchive does not say why");
+                               text != NULL ? text : "libarchive gives no details");
 }
 
 static int thread_count(void)
@@ -116,8 +116,8 @@ aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_poll
 {
     const aoticache_archive_functions *call = NULL;
     if (level < 1 || level > MAX_LEVEL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the level of compression is %d; it is 1 to %d", level,
-                                   MAX_LEVEL);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compression level is %d; it must be 1 to %d",
+                                   level, MAX_LEVEL);
     aoticache_status status = aoticache_archive_library_open(&call, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -162,7 +162,7 @@ aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const 
                                             aoticache_error *ret_error)
 {
     if (size > writer->left)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a member of an archive gets %zu bytes too many",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a member of an archive has %zu bytes too many",
                                    size - (size_t)writer->left);
     for (const char *rest = bytes; size > 0;) {
         la_ssize_t written = writer->call->write_data_(writer->archive, rest, size);

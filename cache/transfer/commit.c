@@ -136,7 +136,7 @@ static aoticache_status move_object(aoticache_intake *intake, struct folders *fo
     if (status != AOTICACHE_OK)
         return status;
     if (aoticache_syscall_renameat(intake->folder_fd, hex, folder, hex + 2) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", hex);
+        return aoticache_error_set_errno(ret_error, errno, "cannot move object %s to its final path", hex);
     object->state = AOTICACHE_TRANSFER_STORED;
     intake->report->objects++;
     intake->report->bytes += object->bytes;
@@ -171,8 +171,8 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
             char hex[AOTICACHE_DIGEST_HEX_BYTES], manifest[AOTICACHE_DIGEST_HEX_BYTES];
             aoticache_digest_to_hex(&object->digest, hex);
             aoticache_digest_to_hex(&entry->digest, manifest);
-            aoticache_intake_refuse(intake, "manifest %s names object %s, which was removed from the store meanwhile",
-                                    manifest, hex);
+            aoticache_intake_refuse(
+                intake, "manifest %s names object %s, which was removed from the store in the meantime", manifest, hex);
             *ret_complete = false;
             return AOTICACHE_OK;
         }
@@ -396,7 +396,8 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
         if (status != AOTICACHE_OK && !aoticache_cache_recovered(intake->cache, status, &index))
             return aoticache_cache_index_result(status, ret_error);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "%s: another process replaced the index again and again; try again",
                                intake->cache->directory->path);
 }
 
@@ -428,13 +429,13 @@ static aoticache_status check_file(aoticache_intake *intake, const char *manifes
         return status;
     const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, &file->digest);
     if (!has)
-        aoticache_intake_refuse(intake, "manifest %s names object %s, which has not come and is not in the store",
+        aoticache_intake_refuse(intake, "manifest %s names object %s, which is neither in the archive nor in the store",
                                 manifest, hex);
     else if (object->bytes != file->bytes)
-        aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, it has %llu", manifest, hex,
-                                (unsigned long long)file->bytes, (unsigned long long)object->bytes);
+        aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, but it has %llu", manifest,
+                                hex, (unsigned long long)file->bytes, (unsigned long long)object->bytes);
     else if (object->is_manifest)
-        aoticache_intake_refuse(intake, "manifest %s names as a file object %s, which is a manifest", manifest, hex);
+        aoticache_intake_refuse(intake, "manifest %s lists object %s as a file, but it is a manifest", manifest, hex);
     else
         *ret_fits = true;
     return AOTICACHE_OK;
@@ -448,7 +449,9 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
     aoticache_digest_to_hex(&entry->digest, hex);
     *ret_fit = aoticache_manifest_guard_fits(entry->manifest);
     if (!*ret_fit)
-        aoticache_intake_refuse(intake, "manifest %s has a guard where its request has none, or none where it has one",
+        aoticache_intake_refuse(intake,
+                                "manifest %s: a guard is required for a dynamic request, and not allowed for "
+                                "any other",
                                 hex);
     for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < aoticache_manifest_object_count(entry->manifest); i++)
         status = check_file(intake, hex, &entry->manifest->files[i], ret_fit, ret_error);
@@ -511,6 +514,6 @@ void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
         if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
             continue;
         aoticache_digest_to_hex(&object->digest, hex);
-        aoticache_intake_refuse(intake, "object %s is named by no manifest that came with it", hex);
+        aoticache_intake_refuse(intake, "object %s is not named by any manifest that came with it", hex);
     }
 }

@@ -362,7 +362,7 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: fd is %d", fd);
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_export: %zu signers; 0 to %d are possible", chosen.signer_count,
+                                   "aoticache_cache_export: %zu signers; at most %d are allowed", chosen.signer_count,
                                    AOTICACHE_MAX_SIGNATURES);
     export.options = &chosen;
     for (size_t i = 0; i < chosen.signer_count; i++)

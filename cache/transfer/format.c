@@ -180,10 +180,10 @@ static aoticache_status read_counts(const char *what, const char *kind, const js
     const json_t *format = json_object_get(object, "format");
     aoticache_transfer_counts counts;
     if (found == NULL || strcmp(found, kind) != 0 || !json_is_integer(format) || json_integer_value(format) < 1)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not that of an archive of kernels", what);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s does not belong to an archive of kernels", what);
     if (json_integer_value(format) > FORMAT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the archive has format %lld, this library knows %d; use a newer one",
+                                   "the archive has format %lld; this library knows %d; use a newer one",
                                    (long long)json_integer_value(format), FORMAT);
     if (!read_count(object, "entries", &counts.entries) || !read_count(object, "objects", &counts.objects) ||
         !read_count(object, "bytes", &counts.bytes))
@@ -259,8 +259,7 @@ aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, con
     json_t *object = NULL;
     aoticache_status status = load("a file of pins and tags", text, size, &object, ret_error);
     if (status == AOTICACHE_OK && !read_pin(object, key, tags, &pin))
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of the pins and tags of this key");
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it is not the text of pins and tags of this key");
     if (status == AOTICACHE_OK)
         callback(user, &pin);
     json_decref(object);

@@ -64,9 +64,9 @@ static aoticache_status write_piece(struct import *import, int fd, const void *p
                                     aoticache_error *ret_error)
 {
     if (aoticache_syscall_write(fd, piece, size) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
+        return aoticache_error_set_errno(ret_error, errno, "cannot write to %s", import->intake.scratch.path);
     if (!aoticache_intake_poll(&import->intake))
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the entries that were complete are stored");
     return AOTICACHE_OK;
 }
 
@@ -102,7 +102,7 @@ static bool verify_member(struct import *import, const aoticache_tar_member *mem
         return true;
     aoticache_digest_to_hex(actual, hex);
     if (got != member->bytes)
-        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu",
+        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, but the archive declares %llu",
                                 make_printable(member->path, path), (unsigned long long)got,
                                 (unsigned long long)member->bytes);
     else
@@ -126,7 +126,7 @@ static void refuse_leftover(struct import *import)
     if (import->signatures == NULL)
         return;
     aoticache_digest_to_hex(&import->signed_manifest, hex);
-    aoticache_intake_refuse(&import->intake, "signatures of manifest %s, which does not follow them", hex);
+    aoticache_intake_refuse(&import->intake, "signatures of manifest %s are not followed by it", hex);
     free(steal_ptr(&import->signatures));
 }
 
@@ -186,7 +186,7 @@ static aoticache_status add_manifest_in_file(struct import *import, const aotica
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) /* EIO: it had these bytes a moment ago */
-            return aoticache_error_set_errno(ret_error, got < 0 ? errno : EIO, "cannot read in %s",
+            return aoticache_error_set_errno(ret_error, got < 0 ? errno : EIO, "cannot read from %s",
                                              import->intake.scratch.path);
         have += (uint64_t)got;
     }
@@ -218,7 +218,7 @@ static aoticache_status import_small_object(struct import *import, const aoticac
     if (!import->intake.options->dry_run) {
         status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
         if (status == AOTICACHE_OK && aoticache_syscall_write(fd, import->buffer, (size_t)got) != 0) {
-            status = aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
+            status = aoticache_error_set_errno(ret_error, errno, "cannot write to %s", import->intake.scratch.path);
             aoticache_intake_discard_file(&import->intake, digest);
         }
     }
@@ -260,7 +260,7 @@ static aoticache_status judge_object(struct import *import, const aoticache_tar_
     const aoticache_transfer_object *object = aoticache_transfer_table_find(&import->intake.table, digest);
     *ret_wanted = false;
     if (object != NULL && object->has_come) {
-        aoticache_intake_refuse(&import->intake, "%s is there twice", make_printable(member->path, path));
+        aoticache_intake_refuse(&import->intake, "%s is in the archive twice", make_printable(member->path, path));
         return AOTICACHE_OK;
     }
     aoticache_status status = AOTICACHE_OK;
@@ -359,7 +359,7 @@ static aoticache_status read_end(struct import *import, uint64_t size, aoticache
     aoticache_status status = aoticache_transfer_parse_end(import->buffer, (size_t)size, &counts, ret_error);
     if (status == AOTICACHE_OK && counts.objects != import->objects)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "the archive has %llu objects, its end says %llu: members are missing",
+                                   "the archive has %llu objects, but its end declares %llu: members are missing",
                                    (unsigned long long)import->objects, (unsigned long long)counts.objects);
     import->has_end = status == AOTICACHE_OK;
     return status;
@@ -388,13 +388,13 @@ static const char *reason_against(const struct import *import, const aoticache_t
     if (member->oddity != NULL)
         return member->oddity;
     if (kind == AOTICACHE_TRANSFER_IS_FOREIGN)
-        return "a name that no archive of kernels has";
+        return "a name that is not used in archives of kernels";
     if (import->has_end)
         return "a member after the end";
     if (kind == AOTICACHE_TRANSFER_IS_HEAD && import->has_head)
-        return "there twice";
+        return "a duplicate";
     if (kind != AOTICACHE_TRANSFER_IS_OBJECT && member->bytes > AOTICACHE_TRANSFER_MAX_TEXT_BYTES)
-        return "larger than it can be";
+        return "too large";
     return NULL;
 }
 
@@ -408,7 +408,7 @@ static aoticache_status import_member(struct import *import, const aoticache_tar
     if (!import->has_head && (kind != AOTICACHE_TRANSFER_IS_HEAD || reason != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "the archive begins with %s, not with " AOTICACHE_TRANSFER_HEAD
-                                   ": it is none that 'aoticache export' made",
+                                   ": it was not made by 'aoticache export'",
                                    make_printable(member->path, path));
     if (reason != NULL)
         aoticache_intake_refuse(&import->intake, "%s: %s", make_printable(member->path, path), reason);
@@ -437,7 +437,7 @@ static aoticache_status import_members(struct import *import, aoticache_error *r
     }
     if (!import->has_end)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "the archive ends early: it has no " AOTICACHE_TRANSFER_END);
+                                   "the archive is truncated: it has no " AOTICACHE_TRANSFER_END);
     refuse_leftover(import);
     aoticache_intake_refuse_unnamed(&import->intake);
     return AOTICACHE_OK;

@@ -101,7 +101,7 @@ aoticache_status aoticache_intake_step(aoticache_intake *intake, aoticache_error
     intake->done++;
     if (aoticache_intake_poll(intake))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the entries that were complete are stored");
 }
 
 /* ---- objects ---- */
@@ -137,8 +137,8 @@ aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_
     *ret_has = false;
     bool is_unusable = status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
     if (is_unusable)
-        aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced where it comes in",
-                      detail.message);
+        aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_WARNING,
+                      "%s; it is replaced if the import contains it", detail.message);
     if (is_unusable || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, status, "%s", detail.message);
@@ -153,8 +153,8 @@ bool aoticache_intake_has_space(aoticache_intake *intake, const char *name, uint
     if (available >= SPARE_BYTES && bytes <= available - SPARE_BYTES)
         return true;
     aoticache_intake_refuse(intake,
-                            "%s has %llu bytes: the file system has no room for it (%llu bytes are free, of which an "
-                            "import leaves %d MiB)",
+                            "%s has %llu bytes, but the file system has no space for it (%llu bytes are "
+                            "free, and an import leaves %d MiB free)",
                             name, (unsigned long long)bytes, (unsigned long long)available, SPARE_MIB);
     return false;
 }

@@ -35,7 +35,7 @@ struct merge {
 
 static aoticache_status refuse_stopped(aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the entries that were complete are stored");
 }
 
 static aoticache_status copy_by_reading(struct merge *merge, int from, int to, uint64_t offset, uint64_t bytes,
@@ -54,7 +54,7 @@ static aoticache_status copy_by_reading(struct merge *merge, int from, int to, u
         if (got == 0)
             break; /* the digest will show it */
         if (aoticache_syscall_write(to, piece, (size_t)got) != 0)
-            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
+            return aoticache_error_set_errno(ret_error, errno, "cannot write to %s", merge->intake.scratch.path);
         if (!aoticache_intake_poll(&merge->intake))
             return refuse_stopped(ret_error);
         offset += (uint64_t)got;
@@ -81,7 +81,7 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
         if (copied == 0)
             return AOTICACHE_OK; /* it has become shorter: the digest will show it */
         if (copied < 0 && !is_unsupported(errno))
-            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
+            return aoticache_error_set_errno(ret_error, errno, "cannot write to %s", merge->intake.scratch.path);
         merge->cannot_copy_range = copied < 0;
         done += copied > 0 ? (uint64_t)copied : 0;
         if (!aoticache_intake_poll(&merge->intake))
@@ -116,7 +116,7 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     if (aoticache_directory_trust(merge->source->directory, &found, S_IFREG, path, ret_error) != AOTICACHE_OK)
         return AOTICACHE_CORRUPT;
     if ((uint64_t)found.st_size != bytes)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it has %lld bytes, its manifest says %llu",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it has %lld bytes, but its manifest says %llu",
                                    (long long)found.st_size, (unsigned long long)bytes);
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
@@ -192,8 +192,8 @@ static char *read_signatures(struct merge *merge, const aoticache_digest *artifa
     cleanup_free char *text = NULL;
     aoticache_error detail = {.message = ""};
     if (aoticache_cache_read_signatures(merge->source, artifact, &text, &detail) != AOTICACHE_OK)
-        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
-                      detail.message);
+        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING,
+                      "%s; the entry is copied without signatures", detail.message);
     return text != NULL && text[0] != '\0' ? steal_ptr(&text) : NULL;
 }
 
@@ -317,8 +317,8 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     if (target == NULL || source == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, target, source);
     if (is_same_directory(target, source))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s", source->directory->path,
-                                   target->directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s and %s are the same cache",
+                                   source->directory->path, target->directory->path);
     aoticache_cache_enter(target);
     aoticache_cache_enter(source);
     status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);

@@ -105,9 +105,8 @@ static void format_remedy(const aoticache_intake *intake, const aoticache_untrus
     const bool is_one = row->count == 1;
     char key[QUOTED_KEY_BYTES];
     if (signer->name[0] == '\0')
-        snprintf(ret_text, size, "nobody signed %s; where %s made, run: %s", is_one ? "it" : "them",
-                 is_one ? "it was" : "they were",
-                 intake->is_remote ? "aoticache push --all" : "aoticache key sign --all");
+        snprintf(ret_text, size, "%s not signed; on the machine that made %s, run: %s", is_one ? "it is" : "they are",
+                 is_one ? "it" : "them", intake->is_remote ? "aoticache push --all" : "aoticache key sign --all");
     else if (memcmp(signer->bytes, none.bytes, sizeof none.bytes) != 0 && quote_key(signer, key))
         snprintf(ret_text, size,
                  "signed by '%s', a key that is not trusted here; if its owner may run code here, repeat this after: "

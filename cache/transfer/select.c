@@ -20,10 +20,12 @@ static aoticache_status check(const aoticache_transfer_options *options, bool is
     if (prefix != NULL &&
         (strlen(prefix) >= AOTICACHE_DIGEST_HEX_BYTES || strspn(prefix, "0123456789abcdefABCDEF") != strlen(prefix)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "the beginning of a key is '%.80s'; it has at most 64 hexadecimal digits", prefix);
+                                   "'%.80s' is not the beginning of a key: expected at most 64 hexadecimal digits",
+                                   prefix);
     if (is_import && (options->tag != NULL || options->used_since_ns != 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "an import cannot choose by tag or last use: archives do not say them of an entry");
+                                   "an import cannot select by tag or last use: archives do not record them for "
+                                   "an entry");
     return AOTICACHE_OK;
 }
 

@@ -139,13 +139,14 @@ static bool passes_without_keys(struct decision *decision)
         char wanted[AOTICACHE_DIGEST_HEX_BYTES], found[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest_to_hex(claim->wanted, wanted);
         aoticache_digest_to_hex(&statement->key, found);
-        refuse(decision, AOTICACHE_TRUST_OTHER_KEY, "%.12s was asked for, it is of %.12s", wanted, found);
+        refuse(decision, AOTICACHE_TRUST_OTHER_KEY, "the request is for %.12s, but the entry is for %.12s", wanted,
+               found);
     } else if (aoticache_trust_has_revoked(&decision->cache->trust, &statement->artifact)) {
         char artifact[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest_to_hex(&statement->artifact, artifact);
         refuse(decision, AOTICACHE_TRUST_REVOKED_ENTRY, "revoked_keys names its manifest %s", artifact);
     } else if (decision->is_required && statement->created_ns < claim->replaces_created_ns) {
-        refuse(decision, AOTICACHE_TRUST_REPLAYED, "it was made %.0f s before that one, and would replace it",
+        refuse(decision, AOTICACHE_TRUST_REPLAYED, "it was made %.0f s before the entry that it would replace",
                (double)(claim->replaces_created_ns - statement->created_ns) / 1e9);
     } else if (aoticache_signature_list_parse(claim->signatures, &decision->signatures, &detail) != AOTICACHE_OK) {
         refuse(decision, AOTICACHE_TRUST_NO_SIGNATURE_TEXT, "%s", detail.message);
@@ -207,14 +208,14 @@ static void refuse_untrusted(struct decision *decision, const char *revoked)
         refuse(decision, AOTICACHE_TRUST_UNSIGNED, "its maker can sign it with 'aoticache key sign'%s",
                decision->cache->trust.rule == AOTICACHE_SIGNATURES_ALWAYS
                    ? ""
-                   : ", or you say that none is needed (--allow-unsigned)");
+                   : ", or you can accept unsigned entries (--allow-unsigned)");
         return;
     }
     if (signer->name[0] == '\0')
         memcpy(signer->name, list->items[0].name, sizeof signer->name);
     refuse(decision, AOTICACHE_TRUST_UNKNOWN_KEY,
-           "%s did; if you trust its owner with what runs here, get the public key from them and run "
-           "'aoticache key trust KEY'",
+           "it was signed by %s; if you trust the owner with the code that runs here, get "
+           "the public key from them and run 'aoticache key trust KEY'",
            signer->name);
     decision->verdict.key = *signer;
 }
@@ -239,7 +240,7 @@ static aoticache_status decide(struct decision *decision, aoticache_error *ret_e
         if (status != AOTICACHE_OK)
             return status;
         if (state == AOTICACHE_SIGNATURE_WRONG) { /* one of the two was modified */
-            refuse(decision, AOTICACHE_TRUST_WRONG_SIGNATURE, "it has the name of %s, whose key did not make it",
+            refuse(decision, AOTICACHE_TRUST_WRONG_SIGNATURE, "it has the name of %s, but another key made it",
                    signature->name);
             return AOTICACHE_OK;
         }

@@ -64,9 +64,7 @@ static aoticache_status open_crypto(aoticache_error *ret_error)
         return AOTICACHE_OK;
     return aoticache_error_set(
         ret_error, AOTICACHE_UNSUPPORTED,
-        "signatures are made and checked with libcrypto, and %s: install OpenSSL (Debian: libssl3; "
-        "Fedora: openssl-libs)",
-        problem);
+        "signatures need libcrypto, and %s: install OpenSSL (Debian: libssl3; Fedora: openssl-libs)", problem);
 }
 
 /* Reports that libcrypto gave no key, or no context: memory is short, or its configuration forbids Ed25519. */
@@ -74,7 +72,8 @@ static aoticache_status refused(aoticache_error *ret_error)
 {
     crypto.ERR_clear_error_(); /* the host's own calls of libcrypto use the same error queue */
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "libcrypto does not do Ed25519 here: it is out of memory, or openssl.cnf forbids it");
+                               "libcrypto does not support Ed25519 here: it is out of memory, or openssl.cnf "
+                               "forbids it");
 }
 
 aoticache_status aoticache_ed25519_public(const uint8_t seed[32], uint8_t ret_public[32], aoticache_error *ret_error)

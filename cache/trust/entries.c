@@ -28,7 +28,7 @@ static aoticache_status load_manifest(aoticache_cache *cache, const aoticache_di
     aoticache_status status =
         aoticache_cache_load_manifest(cache->directory, artifact, ret_manifest, &bytes, ret_error);
     aoticache_digest_to_hex(artifact, hex);
-    return status == AOTICACHE_NOT_FOUND ? aoticache_error_set(ret_error, status, "there is no manifest %s", hex)
+    return status == AOTICACHE_NOT_FOUND ? aoticache_error_set(ret_error, status, "manifest %s does not exist", hex)
                                          : status;
 }
 

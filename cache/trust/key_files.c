@@ -39,7 +39,7 @@ aoticache_status aoticache_revocation_parse(const char *text, aoticache_revocati
     aoticache_revocation revocation = {.kind = AOTICACHE_REVOKES_NAME};
     aoticache_status status = AOTICACHE_OK;
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "nothing says what to revoke");
+        return AOTICACHE_REFUSE_NULL(ret_error, text);
     if (strlen(text) == 64 && aoticache_digest_from_hex(text, &revocation.artifact) == AOTICACHE_OK) {
         revocation.kind = AOTICACHE_REVOKES_ENTRY;
     } else if (is_fingerprint(text)) {
@@ -79,10 +79,10 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
 {
     if ((found->st_mode & S_IFMT) != type)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s is not a %s", path,
-                                   type == S_IFDIR ? "folder" : "regular file");
+                                   type == S_IFDIR ? "directory" : "regular file");
     if (found->st_uid != 0 && found->st_uid != geteuid())
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s belongs to user %ld, it must be this user's or root's", path,
+                                   "%s belongs to user %ld; it must belong to this user or root", path,
                                    (long)found->st_uid);
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s can be written by others (mode 0%o); chmod go-w %s",
@@ -98,7 +98,7 @@ static aoticache_status open_folder(const char *directory, int *ret_fd, aoticach
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return AOTICACHE_NOT_FOUND;
     if (fd < 0 || fstat(fd, &found) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot open the folder of keys %s", directory);
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the key directory %s", directory);
     aoticache_status status = check_trust(directory, &found, S_IFDIR, ret_error);
     if (status == AOTICACHE_OK)
         *ret_fd = steal_fd(&fd);
@@ -204,7 +204,7 @@ static aoticache_status make_folder(const char *directory, aoticache_error *ret_
         if (slash != NULL)
             *slash = '\0';
         if (aoticache_syscall_mkdirat(AT_FDCWD, path, 0700) != 0 && errno != EEXIST)
-            return aoticache_error_set_errno(ret_error, errno, "cannot make the folder of keys %s", path);
+            return aoticache_error_set_errno(ret_error, errno, "cannot create the key directory %s", path);
         if (slash == NULL)
             return AOTICACHE_OK;
         *slash = '/';
@@ -273,14 +273,14 @@ static aoticache_status open_to_change(const char *directory, int *ret_folder, a
 {
     if (directory == NULL || directory[0] == '\0')
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "there is no folder of keys: set HOME, or `keys` in the configuration");
+                                   "no key directory: set HOME, or `keys` in the configuration");
     aoticache_status status = open_folder(directory, ret_folder, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         status = make_folder(directory, ret_error);
     if (status == AOTICACHE_OK && *ret_folder < 0)
         status = open_folder(directory, ret_folder, ret_error);
     if (status == AOTICACHE_OK && aoticache_syscall_flock(*ret_folder, LOCK_EX) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cannot lock the folder of keys %s", directory);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot lock the key directory %s", directory);
     return status;
 }
 
@@ -354,7 +354,7 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
             change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL, ret_error);
     if (status == AOTICACHE_OK && trusting.has_namesake)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "another key named '%s' is trusted already; if it was replaced, first run "
+                                   "another key named '%s' is already trusted; if it was replaced, first run "
                                    "'aoticache key distrust %s'",
                                    key->name, key->name);
     aoticache_public_key_format(key, text);

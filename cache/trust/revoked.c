@@ -56,7 +56,7 @@ aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aotica
     if (is_revoked)
         snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "the entry is revoked");
     else if (faults.wrong[0] != '\0')
-        snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "a signature has the name of %s, whose key did not make it",
+        snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "a signature has the name of %s, but another key made it",
                  faults.wrong);
     else
         snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "only the revoked key %s signed it", faults.revoked);
@@ -122,7 +122,7 @@ bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifa
     aoticache_digest_to_hex(artifact, hex);
     bool is_known = atomic_exchange(&cache->trust.has_told_barred, true);
     aoticache_log(&cache->directory->logger, is_known ? AOTICACHE_LOG_DEBUG : AOTICACHE_LOG_WARNING,
-                  "entry %.12s is not used: %s; 'aoticache verify --repair' removes what is like it", hex,
+                  "entry %.12s is not used: %s; 'aoticache verify --repair' removes such entries", hex,
                   status == AOTICACHE_OK ? reason : detail.message);
     return true;
 }

@@ -37,14 +37,13 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
         aoticache_named_bytes_parse("secret key", line, sizeof bytes, key_name, bytes, NULL) == AOTICACHE_OK
             ? AOTICACHE_OK
             : aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                  "%s has no secret key: that is one line, name:base64 of %d bytes", name,
+                                  "%s: expected a secret key on a single line: name:base64 of %d bytes", name,
                                   SECRET_BYTES);
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_public(bytes, public_key, ret_error);
     if (status == AOTICACHE_OK && memcmp(public_key, bytes + 32, sizeof public_key) != 0)
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                "%s: the two halves of the secret key '%s' do not belong together", name, key_name);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "%s: the two halves of the secret key '%s' do not match", name, key_name);
     if (status == AOTICACHE_OK && (key = calloc(1, sizeof *key)) == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a key");
     if (status == AOTICACHE_OK) {
@@ -105,14 +104,13 @@ static aoticache_status check_file(int fd, const char *path, aoticache_error *re
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is not a regular file", path);
     if (found.st_uid != geteuid())
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "the secret key %s belongs to user %ld, it must be this user's (%ld)", path,
+                                   "the secret key %s belongs to user %ld; it must belong to this user (%ld)", path,
                                    (long)found.st_uid, (long)geteuid());
     if ((found.st_mode & 077) != 0)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_DENIED,
-            "the secret key %s is open to others (mode 0%o): chmod 600 it, and if somebody may have "
-            "read it, make a new one",
-            path, (unsigned)(found.st_mode & 07777));
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "the secret key %s is accessible to others (mode 0%o): chmod 600 it; if others "
+                                   "may have read it, create a new key",
+                                   path, (unsigned)(found.st_mode & 07777));
     return AOTICACHE_OK;
 }
 
@@ -123,7 +121,7 @@ aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_ke
         return AOTICACHE_REFUSE_NULL(ret_error, path, ret_key);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no secret key %s", path);
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "the secret key %s does not exist", path);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open the secret key %s", path);
     aoticache_status status = check_file(fd, path, ret_error);
@@ -139,7 +137,7 @@ aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_ke
     }
     text[size] = '\0';
     if (status == AOTICACHE_OK && strlen(text) != size)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has no secret key: it has a zero byte", path);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: it has a zero byte: not a secret key", path);
     if (status == AOTICACHE_OK)
         status = aoticache_secret_key_parse(text, path, ret_key, ret_error);
     explicit_bzero(text, sizeof text);
@@ -168,7 +166,7 @@ aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, con
     cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s is there already; a secret key is never replaced: choose another file", path);
+                                   "%s already exists; a secret key is never replaced: choose another file", path);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s", path);
     memcpy(bytes, key->seed, 32);

@@ -42,7 +42,7 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *p
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_OK;
     if (fd < 0 && aoticache_object_errno_is_damage(errno))
-        return unusable(path, "it is a link or a folder", ret_error);
+        return unusable(path, "it is a link or a directory", ret_error);
     if (fd < 0 || fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
@@ -116,9 +116,8 @@ static aoticache_status add(aoticache_directory *directory, int folder, const ao
     for (size_t i = 0; i < more->count; i++)
         if (!aoticache_signature_list_add(&list, &more->items[i]))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "entry %.12s has %d signatures already, the most that it "
-                                       "may have",
-                                       name, AOTICACHE_MAX_SIGNATURES);
+                                       "entry %.12s already has %d signatures, the maximum", name,
+                                       AOTICACHE_MAX_SIGNATURES);
     if (list.count == before.count && memcmp(list.items, before.items, list.count * sizeof list.items[0]) == 0)
         return AOTICACHE_OK;
     return write_file(directory, folder, name, &list, syncs, ret_error);
@@ -138,8 +137,8 @@ aoticache_status aoticache_signature_file_add(aoticache_directory *directory, co
     status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
         return aoticache_error_set(ret_error, status,
-                                   "%s/" AOTICACHE_SIGNATURES ": another process changes signatures for "
-                                   "more than %u ms",
+                                   "%s/" AOTICACHE_SIGNATURES
+                                   ": timed out after %u ms: another process is changing signatures",
                                    directory->path, (unsigned)directory->lock_timeout_ms);
     return status == AOTICACHE_OK ? add(directory, folder, artifact, more, syncs, ret_error) : status;
 }

@@ -49,7 +49,7 @@ aoticache_status aoticache_statement_read(const aoticache_statement *given, aoti
     aoticache_status status =
         given != NULL
             ? AOTICACHE_OPTIONS_READ(aoticache_statement, AOTICACHE_STATEMENT_INIT, given, ret_statement, ret_error)
-            : aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement: it is NULL");
+            : aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement: statement is NULL");
     if (status != AOTICACHE_OK)
         return status;
     if (ret_statement->guard == NULL)

@@ -68,14 +68,14 @@ static bool is_name(const char *name, size_t length)
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error)
 {
     if (name == NULL || !is_name(name, strlen(name)))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_INVALID,
-            "the name of a key has 1 to %d printable ASCII characters, none of them ':' or a space, and the first not '#'",
-            AOTICACHE_SIGNER_NAME_BYTES - 1);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "the name of a key must have 1 to %d printable ASCII characters without ':' "
+                                   "and spaces, and must not begin with '#'",
+                                   AOTICACHE_SIGNER_NAME_BYTES - 1);
     aoticache_digest digest;
     if (strcmp(name, "SHA256") == 0 || (strlen(name) == 64 && aoticache_digest_from_hex(name, &digest) == AOTICACHE_OK))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "'%s' cannot be the name of a key: it reads as a fingerprint or a digest", name);
+                                   "'%s' cannot be the name of a key: it looks like a fingerprint or a digest", name);
     return AOTICACHE_OK;
 }
 
@@ -87,8 +87,7 @@ aoticache_status aoticache_named_bytes_parse(const char *what, const char *text,
 {
     const char *colon = text != NULL ? strchr(text, ':') : NULL;
     if (colon == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this is not a %s, which has the form name:base64",
-                                   what);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a %s: expected name:base64", what);
     char name[AOTICACHE_SIGNER_NAME_BYTES] = "";
     const size_t length = (size_t)(colon - text);
     if (length < sizeof name)
@@ -98,7 +97,7 @@ aoticache_status aoticache_named_bytes_parse(const char *what, const char *text,
         return status;
     if (!aoticache_base64_decode(colon + 1, size, ret_bytes))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s '%s': after the ':' there must be %zu bytes in base64, with padding", what, name,
+                                   "%s '%s': expected %zu bytes in base64, with padding, after the ':'", what, name,
                                    size);
     memcpy(ret_name, name, sizeof name);
     return AOTICACHE_OK;
@@ -165,7 +164,7 @@ aoticache_status aoticache_signature_list_parse(const char *text, aoticache_sign
         aoticache_error detail = {.message = ""};
         const size_t length = strcspn(text, "\n");
         if (list.count == AOTICACHE_MAX_SIGNATURES)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there are more than %d signatures",
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "more than %d signatures",
                                        AOTICACHE_MAX_SIGNATURES);
         if (length >= sizeof one)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "line %zu is too long for a signature", line);

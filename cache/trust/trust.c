@@ -97,9 +97,8 @@ static aoticache_status load_revoked(void *user, const char *word, const char *p
     aoticache_revocation revocation;
     if (aoticache_revocation_parse(word, &revocation, &detail) != AOTICACHE_OK)
         return aoticache_error_set(loading->ret_error, AOTICACHE_INVALID,
-                                   "%s: %s; nothing from elsewhere is accepted until "
-                                   "this line is fixed",
-                                   place, detail.message);
+                                   "%s: %s; nothing from elsewhere is accepted until this line is corrected", place,
+                                   detail.message);
     if (!AOTICACHE_ARRAY_RESERVE(trust->revoked, trust->revoked_capacity, trust->revoked_count + 1))
         return NO_MEMORY(loading->ret_error);
     trust->revoked[trust->revoked_count++] = revocation;
@@ -281,9 +280,9 @@ static aoticache_status check_signers(const aoticache_trust *trust, const aotica
         if (!aoticache_trust_revokes_key(trust, key))
             continue;
         aoticache_public_key_fingerprint(key, fingerprint);
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "key '%s' (%s): it is revoked, and signs nothing; %s",
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "key '%s' (%s): it is revoked and cannot sign; %s",
                                    key->name, fingerprint,
-                                   is_own ? "'aoticache key rotate' makes another" : "sign with another one");
+                                   is_own ? "create another with 'aoticache key rotate'" : "sign with another key");
     }
     return AOTICACHE_OK;
 }

@@ -144,18 +144,18 @@ AOTICACHE_API aoticache_status aoticache_cache_remove_revoked(aoticache_cache *c
 /* ---- deciding about an entry from elsewhere ---- */
 
 /* Why an entry is imported or refused: name, number, text. */
-#define AOTICACHE_TRUST_LIST(X)                                               \
-    X(SIGNED, 0, "a trusted key signed it")                                   \
-    X(UNCHECKED, 1, "no signature is required here")                          \
-    X(UNSIGNED, 2, "it has no signature")                                     \
-    X(UNKNOWN_KEY, 3, "no key that is trusted here signed it")                \
-    X(WRONG_SIGNATURE, 4, "a signature is not one of this entry")             \
-    X(REPEATED_SIGNATURE, 5, "a key signed it twice")                         \
-    X(NO_SIGNATURE_TEXT, 6, "its signatures cannot be read")                  \
-    X(REVOKED_KEY, 7, "a revoked key signed it")                              \
-    X(REVOKED_ENTRY, 8, "the entry is revoked")                               \
-    X(OTHER_KEY, 9, "it answers another key than the one that was asked for") \
-    X(REPLAYED, 10, "it is older than the entry that is here")
+#define AOTICACHE_TRUST_LIST(X)                                      \
+    X(SIGNED, 0, "a trusted key signed it")                          \
+    X(UNCHECKED, 1, "no signature is required here")                 \
+    X(UNSIGNED, 2, "it has no signature")                            \
+    X(UNKNOWN_KEY, 3, "no key that is trusted here signed it")       \
+    X(WRONG_SIGNATURE, 4, "a signature is not valid for this entry") \
+    X(REPEATED_SIGNATURE, 5, "a key signed it twice")                \
+    X(NO_SIGNATURE_TEXT, 6, "its signatures cannot be read")         \
+    X(REVOKED_KEY, 7, "a revoked key signed it")                     \
+    X(REVOKED_ENTRY, 8, "the entry is revoked")                      \
+    X(OTHER_KEY, 9, "it is for another key than the requested one")  \
+    X(REPLAYED, 10, "it is older than the existing entry")
 
 typedef enum aoticache_trust_verdict_reason {
 #define AOTICACHE_TRUST_REASON(name, number, text) AOTICACHE_TRUST_##name = (number),

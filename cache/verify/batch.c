@@ -208,7 +208,7 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
             has_memory = add_item(batch, &digest);
     }
     if (has_memory && listing != NULL && errno != 0) {
-        aoticache_error_set_errno(&detail, errno, "cannot list it to its end");
+        aoticache_error_set_errno(&detail, errno, "cannot list all of it");
         has_memory = add_odd(batch, path, detail.message);
     }
     return has_memory ? AOTICACHE_OK
@@ -225,7 +225,8 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
         return aoticache_error_set(ret_error, status, AOTICACHE_OBJECTS ": %s", detail.message);
     if (status == AOTICACHE_DENIED || !can_enter_objects(verification))
         aoticache_verification_note_unreadable(verification, AOTICACHE_OBJECTS,
-                                               status != AOTICACHE_OK ? detail.message : "it may not be entered");
+                                               status != AOTICACHE_OK ? detail.message
+                                                                      : "it cannot be entered: no permission");
     status = AOTICACHE_OK;
     for (const char *name;
          status == AOTICACHE_OK && listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {

@@ -16,7 +16,7 @@
 
 static aoticache_status refuse_difference(aoticache_error *ret_error, const char *what)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an entry of it has %s than it says", what);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an entry differs from this manifest: it has %s", what);
 }
 
 static aoticache_status compare_claim(const aoticache_verify_claim *claim, const aoticache_manifest *manifest,
@@ -31,7 +31,7 @@ static aoticache_status compare_claim(const aoticache_verify_claim *claim, const
     if (claim->library_bytes != manifest->files[0].bytes)
         return refuse_difference(ret_error, "another size of the library");
     if (claim->content_offset != manifest->content_offset)
-        return refuse_difference(ret_error, "another place of the library");
+        return refuse_difference(ret_error, "another offset of the library");
     if (claim->file_count != manifest->file_count)
         return refuse_difference(ret_error, "another number of files");
     if (memcmp(claim->requirements, requirements, sizeof requirements) != 0)
@@ -113,10 +113,10 @@ static aoticache_status record_again(aoticache_verification *verification, const
         if (status != AOTICACHE_OK)
             return status;
         if (removed == 0)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "entry %lld cannot be removed", (long long)entry_id);
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot remove entry %lld", (long long)entry_id);
     }
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND && status != AOTICACHE_UNSUPPORTED)
-        return aoticache_error_set(ret_error, status, "cannot look at an entry again");
+        return aoticache_error_set(ret_error, status, "cannot examine an entry again");
     status = aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, NULL);
     if (status == AOTICACHE_OK) {
         aoticache_index_entry same = {.key = manifest->key, .guard = manifest->guard};

@@ -43,7 +43,7 @@ static aoticache_status examine_names(aoticache_directory *directory, const char
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
     if (fd < 0 || fstat(fd, &found) != 0) {
         const bool is_damage = aoticache_object_errno_is_damage(errno);
-        aoticache_error_set_errno(ret_error, errno, "%s cannot be opened", path);
+        aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
         return is_damage ? AOTICACHE_CORRUPT : AOTICACHE_DENIED;
     }
     item->bytes = (uint64_t)found.st_size;

@@ -92,6 +92,7 @@ aoticache_status aoticache_verification_report_foreign(aoticache_verification *v
 {
     verification->report.foreign++;
     aoticache_verification_report_finding(verification, "foreign", path,
-                                          "not a file of the cache: a symbolic link, another's, or an odd name");
+                                          "not a file of the cache: a symbolic link, a file of another user, or an "
+                                          "unexpected name");
     return verification->options.repair ? move_foreign(verification, path, ret_error) : AOTICACHE_OK;
 }

@@ -45,7 +45,7 @@ aoticache_status aoticache_verification_for_each_name(aoticache_verification *ve
             return status;
     }
     if (errno != 0) {
-        aoticache_error_set_errno(&detail, errno, "cannot list it to its end");
+        aoticache_error_set_errno(&detail, errno, "cannot list all of it");
         aoticache_verification_note_unreadable(verification, path, detail.message);
     }
     return AOTICACHE_OK;
@@ -89,16 +89,16 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
     aoticache_object_path(digest, path);
     if (fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno != ENOENT) {
-            aoticache_error_set_errno(ret_error, errno, "%s cannot be examined", name);
+            aoticache_error_set_errno(ret_error, errno, "cannot examine %s", name);
             return AOTICACHE_DENIED;
         }
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not there", name);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is missing", name);
     }
     /* A missing object is reported as missing, and one that cannot be examined as unreadable. */
     if (fstatat(directory->fd, path, &object, AT_SYMLINK_NOFOLLOW) != 0 ||
         (link.st_dev == object.st_dev && link.st_ino == object.st_ino))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has", name);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object of the artifact", name);
 }
 
 /* Gives the name of a file in the directory that does not belong to the artifact; returns false if there is none. */

@@ -170,7 +170,7 @@ static aoticache_status confirm_absent(aoticache_verification *verification, con
     verification->report.missing++;
     aoticache_object_path(digest, path);
     aoticache_verification_report_finding(verification, "missing", path,
-                                          "an entry names this object and it is not there");
+                                          "an entry names this object, but it does not exist");
     return repair(verification, digest, &(aoticache_object_state){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 

@@ -73,7 +73,7 @@ void aoticache_verification_save(aoticache_verification *verification)
     int length = format(verification, text);
     if (!replace(directory, text, (size_t)length))
         aoticache_log(&directory->logger, AOTICACHE_LOG_INFO,
-                      "%s/" AOTICACHE_VERIFY_FILE " cannot be written: the next verification begins anew",
+                      "%s/" AOTICACHE_VERIFY_FILE " is not writable: the next verification starts over",
                       directory->path);
 }
 

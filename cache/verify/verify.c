@@ -86,8 +86,9 @@ static aoticache_status explain_no_index(aoticache_verification *verification, a
         return report_damaged_index(verification, detail.message, ret_error);
     if (status == AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_IO,
-                                   "%s/" AOTICACHE_INDEX_FILE " could not be read when the "
-                                   "cache was opened, and can be now: verify again",
+                                   "%s/" AOTICACHE_INDEX_FILE
+                                   " could not be read when the cache was opened, and can be read now: verify "
+                                   "again",
                                    directory->path);
     if (status != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
@@ -95,7 +96,7 @@ static aoticache_status explain_no_index(aoticache_verification *verification, a
         return AOTICACHE_OK;
     verification->report.missing++;
     aoticache_verification_report_finding(verification, "missing", AOTICACHE_INDEX_FILE,
-                                          "there are objects, and no index to find them by");
+                                          "there are objects, but no index to find them");
     return AOTICACHE_OK;
 }
 

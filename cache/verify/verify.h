@@ -30,20 +30,20 @@ typedef struct aoticache_verify_options {
 #define AOTICACHE_VERIFY_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_verify_options)
 
 /* name, what it counts. A resumed verification has the sums of all its parts. */
-#define AOTICACHE_VERIFY_COUNT_LIST(X)                                                                                \
-    X(objects, "objects looked at")                                                                                   \
-    X(bytes, "their bytes")                                                                                           \
-    X(damaged, "objects whose bytes do not hash to their name, or have another size; the index, where it is damaged") \
-    X(missing, "objects that an entry names and that are not there")                                                  \
-    X(foreign, "files that do not belong here: symbolic links, other owners, odd names")                              \
-    X(unindexed, "manifests without an entry")                                                                        \
-    X(wrong_entries, "entries that do not say what their manifest says")                                              \
-    X(wrong_links, "folders in artifacts/ whose files are not those of the artifact")                                 \
-    X(wrong_marks, "files in marks/ that are damaged")                                                                \
-    X(wrong_signatures, "signatures that are damaged, revoked or not of their entry; revoked entries")                \
-    X(unreferenced, "objects that no entry names: what a collection removes")                                         \
-    X(repaired, "of all these: what was set right")                                                                   \
-    X(unreadable, "files and folders that could not be looked at: no permission, or the disk fails")
+#define AOTICACHE_VERIFY_COUNT_LIST(X)                                                                           \
+    X(objects, "objects examined")                                                                               \
+    X(bytes, "their bytes")                                                                                      \
+    X(damaged, "objects whose bytes do not hash to their name, or of another size; the index, if it is damaged") \
+    X(missing, "objects that an entry names but that do not exist")                                              \
+    X(foreign, "files that do not belong here: symbolic links, other owners, unexpected names")                  \
+    X(unindexed, "manifests without an entry")                                                                   \
+    X(wrong_entries, "entries that differ from their manifest")                                                  \
+    X(wrong_links, "directories in artifacts/ whose files are not those of the artifact")                        \
+    X(wrong_marks, "files in marks/ that are damaged")                                                           \
+    X(wrong_signatures, "signatures that are damaged, revoked or for another entry; revoked entries")            \
+    X(unreferenced, "objects that no entry names: a collection removes them")                                    \
+    X(repaired, "of all these: repaired")                                                                        \
+    X(unreadable, "files and directories that could not be examined: no permission, or the disk fails")
 
 typedef struct aoticache_verify_report {
     uint64_t entries; /* in the index, at the end */

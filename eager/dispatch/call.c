@@ -105,7 +105,8 @@ static __attribute__((noinline, cold)) aoticache_status refuse_entry(const char 
 {
     if (op == NULL || stack == NULL)
         return AOTICACHE_REFUSE_NULL_OF(function, ret_error, op, stack);
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call", op->name);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for this thread's first call",
+                               op->name);
 }
 
 static __attribute__((noinline, cold)) aoticache_status refuse_count(const aoticache_operator *op,
@@ -115,10 +116,8 @@ static __attribute__((noinline, cold)) aoticache_status refuse_count(const aotic
     if (plan == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%s takes %u arguments, of which %zu are on the stack "
-                               "(next would be "
-                               "%s)",
-                               op->name, plan->count, count, aoticache_schema_argument_at(plan->schema, count)->name);
+                               "%s takes %u arguments, but %zu are on the stack (missing is %s)", op->name, plan->count,
+                               count, aoticache_schema_argument_at(plan->schema, count)->name);
 }
 
 static __attribute__((noinline, cold)) aoticache_status refuse_argument(const aoticache_operator *op,
@@ -129,7 +128,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_argument(const ao
     char type[120];
     const aoticache_schema_argument *argument = aoticache_schema_argument_at(plan->schema, position);
     aoticache_type_format(argument->type, type, sizeof type);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) is of type %s, given was: %s",
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) must be of type %s, but it is: %s",
                                op->name, position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
 }
 
@@ -379,7 +378,7 @@ static aoticache_status op_kernel_call(const aoticache_operator *op, const aotic
     const aoticache_op_target target = {.call = kernel->call, .user = kernel->user, .key = kernel->key};
     aoticache_status status =
         atomic_load(&kernel->is_gone)
-            ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the kernel for %s (%.300s) was taken back",
+            ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the kernel for %s (%.300s) was unregistered",
                                   op->name, aoticache_dispatch_key_name(kernel->key), kernel->debug)
             : run_target(&target, op, keys, stack, ret_error);
     leave_epoch(op, slot);
@@ -401,10 +400,10 @@ static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_
     aoticache_op_table_choose(op->dispatcher, op->kernels, choices);
     const aoticache_op_kernel *kernel = choices[key_set_entry(aoticache_key_set_of(key))].kernel;
     if (kernel == NULL || op->registrations == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for %s to get", op->name,
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for %s", op->name,
                                    aoticache_dispatch_key_name(key));
     if (kernel == &aoticache_op_kernel_ambiguous)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: which kernel %s has is ambiguous", op->name,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the kernel for %s is ambiguous", op->name,
                                    aoticache_dispatch_key_name(key));
     *ret_kernel = (aoticache_op_kernel *)(uintptr_t)kernel; /* not the static one, so its references can be counted */
     return AOTICACHE_OK;
@@ -414,9 +413,8 @@ static aoticache_status check_key(const aoticache_operator *op, aoticache_dispat
 {
     if (key >= 0 && key < AOTICACHE_DISPATCH_KEY_COUNT && !aoticache_dispatch_key_is_alias(key))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%s: a table has no place for key %d (%s); expected a runtime key", op->name, (int)key,
-                               aoticache_dispatch_key_name(key));
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: invalid key %d (%s); expected a runtime key",
+                               op->name, (int)key, aoticache_dispatch_key_name(key));
 }
 
 aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator *op, aoticache_dispatch_key key,
@@ -430,7 +428,7 @@ aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator
         return status;
     aoticache_computed_kernel *made = malloc(sizeof *made);
     if (made == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a kernel", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a kernel", op->name);
     made->op = op;
     aoticache_dispatcher_lock(op->dispatcher);
     status = choose(op, key, &made->kernel, ret_error);

@@ -33,7 +33,7 @@ aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatch
         return AOTICACHE_REFUSE_NULL(ret_error, ret_dispatcher);
     aoticache_dispatcher *dispatcher = allocate();
     if (dispatcher == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a dispatcher");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a dispatcher");
     *ret_dispatcher = dispatcher;
     return AOTICACHE_OK;
 }
@@ -87,7 +87,7 @@ static aoticache_status dispatcher_rebuild_all(aoticache_dispatcher *dispatcher,
     aoticache_op_table *table = aoticache_op_table_create(dispatcher, NULL);
     aoticache_status status = AOTICACHE_OK;
     if (table == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the operators' tables");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the operators' tables");
     share_table(dispatcher, table != NULL ? table : aoticache_op_table_exhausted());
     for (size_t i = 0; i < dispatcher->operator_count; i++) {
         aoticache_operator *op = dispatcher->operators[i];
@@ -117,7 +117,8 @@ aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatc
     for (size_t i = 0; i < places.count; i++) {
         const aoticache_op_kernel *before = atomic_load(&dispatcher->fallbacks[places.entries[i]]);
         if (before != NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_EXISTS, "%s has two fallbacks: %.300s, and before %.300s",
+            return aoticache_error_set(ret_error, AOTICACHE_EXISTS,
+                                       "%s already has a fallback: second registration %.300s, first %.300s",
                                        aoticache_dispatch_key_name(aoticache_dispatch_key_of_entry(places.entries[i])),
                                        kernel->debug, before->debug);
     }
@@ -163,7 +164,7 @@ aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher *dispatcher, 
     if (observer != NULL) {
         observation = malloc(sizeof *observation);
         if (observation == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an observer");
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for an observer");
         observation->observer = *observer;
     }
     aoticache_dispatcher_lock(dispatcher);

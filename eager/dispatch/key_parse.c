@@ -51,13 +51,12 @@ static aoticache_status refuse_key(const char *name, bool is_key, aoticache_erro
     char shown[SHOWN_BYTES + 4];
     make_printable(name, shown);
     if (is_key)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "dispatch key %s: there is one, but PyTorch takes no kernels for it", shown);
-    if (nearest == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key '%s': there is none of this name",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key %s: PyTorch accepts no kernels for it",
                                    shown);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "dispatch key '%s': there is none of this name; did you mean %s?", shown, nearest);
+    if (nearest == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unknown dispatch key '%s'", shown);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unknown dispatch key '%s'; did you mean %s?", shown,
+                               nearest);
 }
 
 aoticache_status aoticache_dispatch_key_parse(const char *name, aoticache_dispatch_key *ret_key,
@@ -124,7 +123,7 @@ aoticache_status aoticache_dispatch_key_for_device(const char *device, aoticache
     make_printable(device, shown);
     if (strchr(device, ':') != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "device type '%s': expected one without an index, as \"cuda\"", shown);
+                                   "device type '%s': expected one without an index, such as \"cuda\"", shown);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "device type '%s': expected one of cpu, cuda, xpu, mps, meta, privateuseone, hip, "
                                "xla, ipu, hpu, ve, lazy, mtia, maia, fpga, vulkan",

@@ -82,7 +82,7 @@ static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticac
 {
     if (AOTICACHE_ARRAY_RESERVE(dispatcher->operators, dispatcher->operator_capacity, dispatcher->operator_count + 1))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators",
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu operators",
                                dispatcher->operator_count + 1);
 }
 
@@ -96,7 +96,7 @@ aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispat
     if (op == NULL)
         op = add_operator(dispatcher, name);
     if (op == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for an operator", name);
     *ret_operator = op;
     return AOTICACHE_OK;
 }
@@ -134,7 +134,7 @@ static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, want
             found[count++] = dispatcher->operators[i];
     aoticache_dispatcher_unlock(dispatcher);
     if (found == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of operators");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of operators");
     *ret_found = found;
     *ret_count = count;
     return AOTICACHE_OK;
@@ -202,7 +202,7 @@ static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const ch
         return AOTICACHE_NOT_FOUND;
     if (collect_operators(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
         nearest = nearest_of(defined, count, name);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no operator %.300s%s%s%s", name,
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "unknown operator %.300s%s%s%s", name,
                                nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
                                nearest != NULL ? "?" : "");
 }
@@ -231,7 +231,7 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     bool dangles = false;
     aoticache_status status = aoticache_schema_parse_name(name, &parsed, &refusal);
     if (status != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, status, "the name of an operator: %s", refusal.message);
+        return aoticache_error_set(ret_error, status, "name of an operator: %s", refusal.message);
     const char *full = aoticache_schema_full_name(parsed);
     if (!find_written(dispatcher, full, defined, ret_operator, &dangles))
         status = dangles ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.300s has kernels, but is not defined",
@@ -418,14 +418,14 @@ static aoticache_status dump_operator(const aoticache_operator *op,
     size_t size = 0;
     FILE *text = aoticache_text_stream_open(&bytes, &size);
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a dump", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a dump", op->name);
     aoticache_dispatcher_lock(op->dispatcher);
     write_text(text, op);
     aoticache_dispatcher_unlock(op->dispatcher);
     bool failed = ferror(text) != 0;
     if (fclose(text) != 0 || failed) {
         free(bytes);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a dump", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a dump", op->name);
     }
     *ret_text = bytes;
     return AOTICACHE_OK;

@@ -26,7 +26,7 @@ static aoticache_status report_fallthrough(void *user, const aoticache_operator 
     const aoticache_op_kernel *kernel = user;
     (void)keys, (void)stack;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                               "%s: what is registered for %s (%.300s) is a fallthrough, and no kernel", op->name,
+                               "%s: the registration for %s (%.300s) is a fallthrough, not a kernel", op->name,
                                aoticache_dispatch_key_name(kernel->key), kernel->debug);
 }
 
@@ -38,7 +38,7 @@ aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel
     size_t size = strlen(text) + 1;
     aoticache_op_kernel *made = malloc(sizeof *made + size);
     if (made == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a kernel");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a kernel");
     *made = (aoticache_op_kernel){.call = kernel->call != NULL ? kernel->call : report_fallthrough,
                                   .user = kernel->call != NULL ? kernel->user : made,
                                   .release = kernel->release,
@@ -110,7 +110,7 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
                                                     : aoticache_op_table_create(op->dispatcher, op->kernels);
     put_table(op, table != NULL ? table : aoticache_op_table_exhausted());
     if (table == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its table", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its table", op->name);
     return AOTICACHE_OK;
 }
 
@@ -138,14 +138,15 @@ aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_
                                            aoticache_alias_analysis alias, aoticache_error *ret_error)
 {
     if (op->definition_debug != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_EXISTS, "%s is defined twice: %.300s, and before %.300s",
-                                   op->name, debug, op->definition_debug);
+        return aoticache_error_set(ret_error, AOTICACHE_EXISTS,
+                                   "%s is already defined: second definition %.300s, first %.300s", op->name, debug,
+                                   op->definition_debug);
     aoticache_status status = aoticache_operator_check_definition(op, plan->schema, debug, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     char *kept = strdup(debug);
     if (kept == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its definition", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its definition", op->name);
     op->definition_debug = kept;
     op->alias_analysis = alias;
     add_registration(op);
@@ -177,7 +178,7 @@ aoticache_status aoticache_operator_add_kernel(aoticache_operator *op, aoticache
     if (table == NULL) {
         if (op->registrations == 0)
             aoticache_operator_forget_signatures(op);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its table", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its table", op->name);
     }
     op->kernels = kernel;
     add_registration(op);
@@ -213,8 +214,9 @@ void aoticache_operator_note_override(const aoticache_operator *op, const aotica
     if (before == NULL || kernel->key == AOTICACHE_DISPATCH_KEY_Meta || op->dispatcher->logger.log == NULL)
         return;
     ret_notice->logger = op->dispatcher->logger;
-    snprintf(ret_notice->text, sizeof ret_notice->text, "%.200s: the kernel for %s (%.300s) replaces another (%.300s)",
-             op->name, aoticache_dispatch_key_name(kernel->key), kernel->debug, before->debug);
+    snprintf(ret_notice->text, sizeof ret_notice->text,
+             "%.200s: the kernel for %s (%.300s) replaces another kernel (%.300s)", op->name,
+             aoticache_dispatch_key_name(kernel->key), kernel->debug, before->debug);
 }
 
 void aoticache_op_notice_give(const aoticache_op_notice *notice)
@@ -261,8 +263,9 @@ aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, ch
         *ret_text = text;
         return AOTICACHE_OK;
     }
-    return plan == NULL ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name)
-                        : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its schema", op->name);
+    return plan == NULL
+               ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name)
+               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its schema", op->name);
 }
 
 bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key)
@@ -318,23 +321,21 @@ static aoticache_status check_operator(const aoticache_operator *op, aoticache_e
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", op->name,
                                    plan != NULL ? "a plan without a definition" : "a definition without a plan");
     if (plan != NULL && strcmp(aoticache_schema_full_name(plan->schema), op->name) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its schema is that of %s", op->name,
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its schema is for %s", op->name,
                                    aoticache_schema_full_name(plan->schema));
     if (op->registrations == 0)
         return atomic_load(&op->table) == aoticache_op_table_gone()
                    ? AOTICACHE_OK
-                   : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: it has a table and no registrations",
+                   : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: it has a table but no registrations",
                                          op->name);
     aoticache_op_table *expected = aoticache_op_table_create(op->dispatcher, op->kernels);
     if (expected == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a table to compare with",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a table to compare with",
                                    op->name);
     bool equal = aoticache_op_table_equal(expected, atomic_load(&op->table));
     free(expected);
     return equal ? AOTICACHE_OK
-                 : aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "%s: its table is not that of its "
-                                       "kernels",
+                 : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its table does not match its kernels",
                                        op->name);
 }
 

@@ -18,7 +18,8 @@ aoticache_status aoticache_oplib_reserve(aoticache_oplib *oplib, size_t more, ao
 {
     if (AOTICACHE_ARRAY_RESERVE(oplib->registrations, oplib->capacity, oplib->count + more))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for registrations of %.200s", oplib->debug);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for registrations of %.200s",
+                               oplib->debug);
 }
 
 void aoticache_oplib_record(aoticache_oplib *oplib, aoticache_operator *op, aoticache_op_kernel *kernel)
@@ -34,13 +35,13 @@ static aoticache_status claim_namespace(aoticache_oplib *oplib, aoticache_error 
     for (const aoticache_op_namespace *one = dispatcher->namespaces; one != NULL; one = one->next)
         if (strcmp(one->name, oplib->namespace_name) == 0)
             return aoticache_error_set(ret_error, AOTICACHE_EXISTS,
-                                       "namespace %.100s has two libraries of kind DEF: %.300s, and before %.300s; "
-                                       "further ones are of kind FRAGMENT",
+                                       "namespace %.100s already has a library of kind DEF: second library %.300s, "
+                                       "first %.300s; further libraries must be of kind FRAGMENT",
                                        oplib->namespace_name, oplib->debug, one->debug);
     size_t size = strlen(oplib->namespace_name) + 1;
     aoticache_op_namespace *made = malloc(sizeof *made + size);
     if (made == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a namespace");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a namespace");
     memcpy(made->name, oplib->namespace_name, size);
     made->debug = oplib->debug;
     made->next = dispatcher->namespaces;
@@ -86,7 +87,7 @@ static aoticache_status check_new(aoticache_oplib_kind kind, const char *namespa
                                   const char *file, uint32_t line, aoticache_error *ret_error)
 {
     if (kind != AOTICACHE_OPLIB_DEF && kind != AOTICACHE_OPLIB_IMPL && kind != AOTICACHE_OPLIB_FRAGMENT)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: no such kind of library: %d", file, line,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: unknown kind of library: %d", file, line,
                                    (int)kind);
     if (!is_nonempty(namespace_name))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: a library needs a namespace", file, line);
@@ -94,13 +95,12 @@ static aoticache_status check_new(aoticache_oplib_kind kind, const char *namespa
         return AOTICACHE_OK;
     if (strcmp(namespace_name, "_") == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s:%u: a library of kind %s needs a namespace; "
-                                   "\"_\" is for "
-                                   "IMPL",
-                                   file, line, aoticache_oplib_kind_names[kind]);
+                                   "%s:%u: a library of kind %s needs a namespace; \"_\" is only for IMPL", file, line,
+                                   aoticache_oplib_kind_names[kind]);
     if (key >= 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: a library of kind %s takes no key, given %s",
-                                   file, line, aoticache_oplib_kind_names[kind], aoticache_dispatch_key_name(key));
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s:%u: a library of kind %s must not have a key, but has %s", file, line,
+                                   aoticache_oplib_kind_names[kind], aoticache_dispatch_key_name(key));
     return AOTICACHE_OK;
 }
 
@@ -148,7 +148,7 @@ aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aotica
         return status;
     aoticache_oplib *oplib = allocate(dispatcher, kind, namespace_name, parsed, file, line);
     if (oplib == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s:%u: no memory for a library", file, line);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s:%u: out of memory for a library", file, line);
     aoticache_dispatcher_lock(dispatcher);
     if (kind == AOTICACHE_OPLIB_DEF)
         status = claim_namespace(oplib, ret_error);

@@ -20,7 +20,7 @@ typedef struct definition {
 static aoticache_status check_alias(aoticache_alias_analysis alias, aoticache_error *ret_error)
 {
     if ((int)alias < AOTICACHE_ALIAS_DEFAULT || alias > AOTICACHE_ALIAS_UNSAID)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no such alias analysis: %d", (int)alias);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unknown alias analysis: %d", (int)alias);
     return AOTICACHE_OK;
 }
 
@@ -36,13 +36,13 @@ static aoticache_status schema_of_kernel(const aoticache_oplib *oplib, const cha
         return status;
     if (kernel == NULL || kernel->signature == NULL) {
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "%.300s: a name alone, without arguments and returns; that takes a typed kernel",
+                                     "%.300s: a name without arguments and returns requires a typed kernel",
                                      aoticache_schema_full_name(parsed));
     } else {
         signature = aoticache_op_signature_text(kernel->signature);
         if (signature == NULL || asprintf(&text, "%s%s", aoticache_schema_full_name(parsed), signature) < 0) {
             text = NULL;
-            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a schema");
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a schema");
         }
     }
     aoticache_schema_free(parsed);
@@ -129,9 +129,8 @@ static aoticache_status check_defines(const char *function, const aoticache_opli
         return AOTICACHE_REFUSE_NULL_OF(function, ret_error, oplib, schema);
     if (oplib->kind == AOTICACHE_OPLIB_IMPL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.200s: defined in a library of kind IMPL (%.300s): "
-                                   "DEF and "
-                                   "FRAGMENT define",
+                                   "%.200s: a library of kind IMPL (%.300s) cannot define operators; use DEF or "
+                                   "FRAGMENT",
                                    schema, oplib->debug);
     return AOTICACHE_OK;
 }

@@ -21,7 +21,7 @@ aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, c
     size_t length = colons != NULL ? (size_t)(colons - full_name) : 0;
     if (colons == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.200s: a library for any namespace takes fallbacks alone (%.300s)", full_name,
+                                   "%.200s: a library for any namespace only accepts fallbacks (%.300s)", full_name,
                                    oplib->debug);
     if (own != NULL && strlen(own) == length && memcmp(full_name, own, length) == 0)
         return AOTICACHE_OK;
@@ -43,7 +43,7 @@ static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const 
     bool bare = oplib->namespace_name != NULL && strstr(written, "::") == NULL;
     if (asprintf(&full, "%s%s%s", bare ? oplib->namespace_name : "", bare ? "::" : "", written) < 0) {
         full = NULL;
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a name");
     }
     aoticache_schema_free(parsed);
     if (status == AOTICACHE_OK)
@@ -59,8 +59,8 @@ static aoticache_status check_key(aoticache_dispatch_key key, aoticache_dispatch
 {
     if (key < AOTICACHE_DISPATCH_KEY_Undefined || key >= AOTICACHE_DISPATCH_KEY_COUNT ||
         strcmp(aoticache_dispatch_key_name(key), "UNKNOWN_TENSOR_TYPE_ID") == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%d is the number of no key that a kernel can be for",
-                                   (int)key);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%d is not the number of a key that a kernel can be registered for", (int)key);
     *ret_given = key == AOTICACHE_DISPATCH_KEY_Undefined ? -1 : key;
     return AOTICACHE_OK;
 }
@@ -75,7 +75,8 @@ static aoticache_status read_kernel(const aoticache_boxed_kernel *kernel, aotica
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT, kernel, ret_kernel, ret_error);
     if (status == AOTICACHE_OK && ret_kernel->call == NULL && ret_kernel->signature != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallthrough has no signature, given \"%.200s\"",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a fallthrough must not have a signature, but has \"%.200s\"",
                                    ret_kernel->signature);
     return status;
 }
@@ -175,18 +176,15 @@ static aoticache_status check_fallback(const aoticache_oplib *oplib, aoticache_d
 {
     if (oplib->kind != AOTICACHE_OPLIB_IMPL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a fallback in a library of kind %s (%.300s): IMPL is "
-                                   "the kind "
-                                   "for it",
+                                   "a fallback requires a library of kind IMPL, not of kind %s (%.300s)",
                                    aoticache_oplib_kind_names[oplib->kind], oplib->debug);
     given = given >= 0 ? given : oplib->key;
     if (given < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a key (%.300s)", oplib->debug);
     if (oplib->namespace_name != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a fallback is for all namespaces: its library's is "
-                                   "\"_\", not "
-                                   "%.200s (%.300s)",
+                                   "a fallback is for all namespaces: the namespace of its library must be \"_\", "
+                                   "not %.200s (%.300s)",
                                    oplib->namespace_name, oplib->debug);
     *ret_key = given;
     return AOTICACHE_OK;

@@ -109,17 +109,14 @@ aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op
 {
     size_t count = aoticache_schema_num_arguments(schema);
     if (count > AOTICACHE_DISPATCH_MAX_ARGUMENTS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s has %zu arguments: %d are the most that an "
-                                   "operator "
-                                   "may have",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has %zu arguments; at most %d are allowed",
                                    aoticache_schema_full_name(schema), count, AOTICACHE_DISPATCH_MAX_ARGUMENTS);
     aoticache_op_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->accepted[0]);
     aoticache_value *defaults = aoticache_default_values_create(schema);
     if (plan == NULL || defaults == NULL) {
         free(plan);
         aoticache_default_values_free(defaults, count);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its definition",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its definition",
                                    aoticache_schema_full_name(schema));
     }
     plan->schema = schema;
@@ -187,16 +184,15 @@ static aoticache_status assign(const aoticache_operator *op, const aoticache_op_
         if (status != AOTICACHE_OK)
             return status;
         if (position < positional || source[position] >= 0)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %s is given twice", op->name,
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %s is passed twice", op->name,
                                        names[k]);
         source[position] = (int32_t)k;
     }
     for (size_t i = positional; i < plan->count; i++)
         if (source[i] < 0 && plan->defaults[i].kind == AOTICACHE_VALUE_OTHER)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "%s: argument %zu (%s) is missing, and has no "
-                                       "default",
-                                       op->name, i + 1, name_at(plan, i));
+                                       "%s: argument %zu (%s) is missing and has no default", op->name, i + 1,
+                                       name_at(plan, i));
     return AOTICACHE_OK;
 }
 
@@ -207,19 +203,17 @@ static aoticache_status push_arguments(const aoticache_operator *op, const aotic
     int32_t source[AOTICACHE_DISPATCH_MAX_ARGUMENTS];
     if (positional > stack->count)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: %zu arguments are said to be on the stack, which "
-                                   "has %zu",
-                                   op->name, positional, stack->count);
+                                   "%s: the call says that %zu arguments are on the stack, but it has %zu", op->name,
+                                   positional, stack->count);
     if (positional > plan->count && plan->is_vararg && keyword_count == 0)
         return AOTICACHE_OK;
     if (positional > plan->count)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s takes %u arguments, given %zu", op->name,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s takes %u arguments, but %zu were passed", op->name,
                                    plan->count, positional);
     if (plan->count - positional > stack->capacity - stack->count)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: %zu more arguments, and the stack has %zu places "
-                                   "left",
-                                   op->name, plan->count - positional, stack->capacity - stack->count);
+                                   "%s: %zu more arguments, but the stack has space for %zu", op->name,
+                                   plan->count - positional, stack->capacity - stack->count);
     aoticache_status status = assign(op, plan, positional, names, keyword_count, source, ret_error);
     for (size_t i = positional; status == AOTICACHE_OK && i < plan->count; i++)
         stack->values[stack->count++] = source[i] >= 0 ? values[source[i]] : plan->defaults[i];
@@ -234,11 +228,11 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
     if (op == NULL || stack == NULL || (keyword_count > 0 && (names == NULL || values == NULL)))
         return AOTICACHE_REFUSE_NULL(ret_error, op, stack, names, values);
     if (stack->count > stack->capacity)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu values and %zu places",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu values, but only space for %zu",
                                    op->name, stack->count, stack->capacity);
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for this thread's first call",
                                    op->name);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     aoticache_status status = plan != NULL

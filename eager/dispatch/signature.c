@@ -27,7 +27,7 @@ aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_s
     size_t size = strlen(signature) + 2;
     text = malloc(size);
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a signature");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a signature");
     text[0] = '_'; /* replaces the name: columns in messages are one too high */
     memcpy(text + 1, signature, size - 1);
     return aoticache_schema_parse_definition(text, NULL, ret_schema, ret_error);
@@ -107,7 +107,7 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
                            size_t size)
 {
     if (defined_count != given_count) {
-        snprintf(text, size, "%zu %ss against %zu", defined_count, what, given_count);
+        snprintf(text, size, "%zu %ss vs. %zu", defined_count, what, given_count);
         return true;
     }
     for (size_t i = 0; i < defined_count; i++) {
@@ -116,7 +116,7 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
             continue;
         aoticache_type_format(at(defined, i)->type, a, sizeof a);
         aoticache_type_format(at(given, i)->type, b, sizeof b);
-        snprintf(text, size, "%s %zu is %s against %s", what, i + 1, a, b);
+        snprintf(text, size, "%s %zu is %s vs. %s", what, i + 1, a, b);
         return true;
     }
     return false;
@@ -142,9 +142,8 @@ static aoticache_status check_against(const char *name, const aoticache_schema *
         return AOTICACHE_OK;
     text = aoticache_op_signature_text(kernel->signature);
     return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
-                               "%s: the kernel %.200s (%.200s) does not fit the "
-                               "definition (%.200s): %s",
-                               name, text != NULL ? text : "", kernel->debug, schema_debug, difference);
+                               "%s: the kernel %.200s (%.200s) does not match the definition (%.200s): %s", name,
+                               text != NULL ? text : "", kernel->debug, schema_debug, difference);
 }
 
 aoticache_status aoticache_operator_check_signature(const aoticache_operator *op, const aoticache_op_kernel *kernel,
@@ -157,9 +156,8 @@ aoticache_status aoticache_operator_check_signature(const aoticache_operator *op
     if (kept->schema != NULL &&
         describe_difference(kept->schema, kernel->signature, true, difference, sizeof difference))
         return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
-                                   "%s: the kernel (%.250s) has another signature than "
-                                   "the one "
-                                   "before (%.250s): %s",
+                                   "%s: the kernel (%.250s) has another signature than the previous one (%.250s): "
+                                   "%s",
                                    op->name, kernel->debug, kept->debug, difference);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_relaxed);
     if (plan == NULL)
@@ -190,7 +188,7 @@ aoticache_status aoticache_operator_keep_signature(aoticache_operator *op, const
     text = aoticache_op_signature_text(kernel->signature);
     debug = strdup(kernel->debug);
     if (text == NULL || debug == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a signature", op->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a signature", op->name);
     aoticache_status status = aoticache_op_signature_parse(text, &kept->schema, ret_error);
     if (status == AOTICACHE_OK)
         kept->debug = steal_ptr(&debug);

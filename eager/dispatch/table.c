@@ -252,10 +252,10 @@ static aoticache_status report_ambiguous(void *user, const aoticache_operator *o
 {
     (void)user, (void)keys, (void)stack;
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%s: for AutogradOther both the CompositeImplicitAutograd "
-                               "kernel and a kernel of a backend that shares this key could be meant; register a "
-                               "kernel "
-                               "for AutogradOther, or for that backend a composite one",
+                               "%s: the kernel for AutogradOther is ambiguous: there is a "
+                               "CompositeImplicitAutograd kernel, and a kernel for a backend that shares this "
+                               "key; register a kernel for AutogradOther, or a composite kernel for that "
+                               "backend",
                                op->name);
 }
 
@@ -267,9 +267,8 @@ static aoticache_status report_exhausted(void *user, const aoticache_operator *o
 {
     (void)user, (void)keys, (void)stack;
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
-                               "%s: there was no memory for its table when a kernel "
-                               "was "
-                               "taken back; the next registration makes it",
+                               "%s: its table could not be built, because memory ran out when a kernel was "
+                               "unregistered; the next registration builds it",
                                op->name);
 }
 
@@ -277,7 +276,7 @@ static aoticache_status report_gone(void *user, const aoticache_operator *op, ao
                                     aoticache_stack *stack, aoticache_error *ret_error)
 {
     (void)user, (void)keys, (void)stack;
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined any longer", op->name);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is no longer defined", op->name);
 }
 
 /* A static table: every entry reports the same error. */

@@ -98,9 +98,9 @@ aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mod
     if (mode == NULL || mode->call == NULL)
         return mode == NULL ? AOTICACHE_REFUSE_NULL(ret_error, mode) : AOTICACHE_REFUSE_NULL(ret_error, mode->call);
     if (mine == NULL && (mine = calloc(1, sizeof *mine)) == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a stack of modes");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a stack of modes");
     if (mine->count == MAX_MODES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this thread has %d modes already, which are the most",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this thread already has %d modes, the maximum",
                                    MAX_MODES);
     mine->modes[mine->count] = *mode;
     aoticache_dispatch_modes_on |= UINT64_C(1) << mine->count++;

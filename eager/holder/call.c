@@ -60,7 +60,8 @@ static aoticache_status call_spelt_out(void *user, const aoticache_value *spelt,
     aoticache_value *arguments = call->stack->values + call->stack->count - call->holder->num_arguments;
     cleanup_free aoticache_value *given = malloc(bytes);
     if (given == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its arguments", call->holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its arguments",
+                                   call->holder->op);
     memcpy(given, arguments, bytes);
     memcpy(arguments, spelt, bytes);
     aoticache_status status = aoticache_holder_call(call->holder, call->key_set, call->stack, ret_error);
@@ -109,11 +110,12 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     aoticache_status status;
     bool packs;
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, but %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (__builtin_expect(slot == NULL, 0))
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a thread's state", holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a thread's state",
+                                   holder->op);
     bool ready = aoticache_holder_call_hot(holder, stack, stack->count - holder->num_arguments, &packed, &packs, NULL,
                                            &status, ret_error);
     if (__builtin_expect(!ready && !packs, 0))

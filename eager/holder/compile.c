@@ -167,7 +167,7 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_m
             return status;
         if (status == AOTICACHE_COMPILE_FAILED || status == AOTICACHE_UNSUPPORTED) {
             set_not_dynamic(holder, miss->dynamic_state);
-            aoticache_log(&holder->context->logger, AOTICACHE_LOG_INFO, "%s: not as a dynamic library: %s", holder->op,
+            aoticache_log(&holder->context->logger, AOTICACHE_LOG_INFO, "%s: no dynamic library: %s", holder->op,
                           error.message);
         }
     }

@@ -143,7 +143,7 @@ aoticache_status aoticache_holder_with_spelt_out(const aoticache_holder *holder,
     if (spelt != NULL)
         memcpy(spelt, arguments, holder->num_arguments * sizeof *spelt);
     if (spelt == NULL || !spell_out(holder, spelt, &blocks))
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its arguments", holder->op);
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its arguments", holder->op);
     else
         status = use(user, spelt, ret_error);
     free_blocks(blocks);

@@ -47,7 +47,7 @@ static aoticache_status copy_environment(const char *const *from, char ***ret_en
         }
     }
     if (copy == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu environment pairs", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu environment pairs", count);
     *ret_environment = copy;
     return AOTICACHE_OK;
 }
@@ -63,9 +63,8 @@ static aoticache_status read_options(const aoticache_context_options *options, a
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_context_create: options.cache is NULL");
     if (ret_options->miss < AOTICACHE_MISS_WAIT || ret_options->miss > AOTICACHE_MISS_NEVER ||
         ret_options->dynamic < AOTICACHE_DYNAMIC_NEVER || ret_options->dynamic > AOTICACHE_DYNAMIC_ALWAYS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "context options: there is no policy miss %d, dynamic %d", (int)ret_options->miss,
-                                   (int)ret_options->dynamic);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: invalid policy: miss %d, dynamic %d",
+                                   (int)ret_options->miss, (int)ret_options->dynamic);
     return AOTICACHE_OK;
 }
 
@@ -91,7 +90,7 @@ aoticache_status aoticache_context_create(const aoticache_context_options *optio
         return status;
     aoticache_context *context = calloc(1, sizeof *context);
     if (context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a context");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a context");
     context->cache = all.cache;
     context->hook = all.hook;
     context->miss = all.miss;
@@ -163,7 +162,7 @@ aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t tim
     pthread_mutex_unlock(&context->lock);
     if (left == 0)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%zu compiles are still queued or under way after %u ms",
+    return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%zu compiles are still queued or running after %u ms",
                                left, (unsigned)timeout_ms);
 }
 
@@ -205,7 +204,7 @@ aoticache_status aoticache_context_flush(aoticache_context *context, aoticache_e
         return AOTICACHE_REFUSE_NULL(ret_error, context);
     cleanup_free aoticache_holder **holders = list_holders(context, &count);
     if (holders == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of holders");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of holders");
     for (size_t i = 0; i < count; i++) {
         aoticache_holder_flush(holders[i]);
         aoticache_holder_unref(holders[i]);

@@ -79,7 +79,7 @@ static aoticache_status find_schema(const aoticache_oplib *oplib, const char *na
     bool qualified = strstr(name, "::") != NULL;
     if (asprintf(&full, "%s%s%s", qualified ? "" : aoticache_oplib_namespace(oplib), qualified ? "" : "::", name) < 0) {
         full = NULL;
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a name");
     }
     aoticache_status status =
         aoticache_dispatcher_find(aoticache_oplib_dispatcher(oplib), full, ret_operator, ret_error);
@@ -128,7 +128,7 @@ aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, 
         key = aoticache_oplib_key_name(oplib);
     registered_holder *registered = calloc(1, sizeof *registered);
     if (registered == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for a holder", name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory for a holder", name);
     aoticache_status status = prepare_kernel(oplib, context, name, key, dynamic, registered, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;

@@ -44,11 +44,12 @@ static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *
         char text[64], hint[AOTICACHE_HINT_BYTES];
         format_type(type, text, hint);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: result %zu is %s; kernel libraries give tensors%s", holder->op, i, text, hint);
+                                   "%s: result %zu is %s, but kernel libraries return tensors%s", holder->op, i, text,
+                                   hint);
     }
     if ((count == 0 && holder->written == 0) || aoticache_schema_is_varret(holder->schema))
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has no results, or any number of them",
-                                   holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: it has no results, or a variable number of them", holder->op);
     return AOTICACHE_OK;
 }
 
@@ -74,7 +75,7 @@ static aoticache_status check_argument_types(const aoticache_holder *holder, aot
         char text[64], hint[AOTICACHE_HINT_BYTES];
         format_type(argument->type, text, hint);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: argument %zu (%s) is %s, which no kernel library takes%s", holder->op, i,
+                                   "%s: argument %zu (%s) is %s, which kernel libraries do not accept%s", holder->op, i,
                                    argument->name, text, hint);
     }
     return AOTICACHE_OK;
@@ -84,7 +85,8 @@ static aoticache_status check_schema(aoticache_holder *holder, const aoticache_h
                                      aoticache_error *ret_error)
 {
     if (!aoticache_schema_has_signature(holder->schema) || aoticache_schema_is_vararg(holder->schema))
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its arguments are not fixed", holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has a variable number of arguments",
+                                   holder->op);
     aoticache_status status = check_argument_types(holder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -93,16 +95,15 @@ static aoticache_status check_schema(aoticache_holder *holder, const aoticache_h
     if (options->allow_mutation)
         return AOTICACHE_OK;
     if (aoticache_schema_is_mutable(holder->schema) || aoticache_holder_writes_silently(holder))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_UNSUPPORTED,
-            "%s writes to its arguments (%.400s), and an ordinary kernel returns new tensors: set "
-            "options.in_place with a hook that compiles kernels which write (the worker does), or "
-            "serve the operator that returns a new tensor",
-            holder->op, holder->schema_text);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s writes to its arguments (%.400s), but an ordinary kernel returns new "
+                                   "tensors: set options.in_place with a hook that compiles kernels which write "
+                                   "(the worker does), or serve the operator that returns a new tensor",
+                                   holder->op, holder->schema_text);
     if (aoticache_schema_has_aliasing(holder->schema))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s returns a view of its argument (%.400s); a compiled kernel would return a copy: "
-                                   "leave it to the framework",
+                                   "%s returns a view of its argument (%.400s), but a compiled kernel would "
+                                   "return a copy: leave it to the framework",
                                    holder->op, holder->schema_text);
     return AOTICACHE_OK;
 }
@@ -128,7 +129,7 @@ static aoticache_status read_schema(aoticache_holder *holder, const aoticache_ho
     holder->defaults = aoticache_default_values_create(holder->schema);
     if (holder->op == NULL || holder->schema_text == NULL || holder->defaults == NULL ||
         (options->dispatch_key != NULL && holder->dispatch_key == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a holder");
     aoticache_status status = check_schema(holder, options, ret_error);
     return status == AOTICACHE_OK ? read_returns(holder, ret_error) : status;
 }
@@ -177,7 +178,7 @@ aoticache_status aoticache_holder_create(aoticache_context *context, const aotic
                                    "\"aten::abs(Tensor self) -> Tensor\"");
     aoticache_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a holder");
     holder->context = context;
     holder->serve_requires_grad = context->serve_requires_grad;
     holder->dynamic = chosen.dynamic != NULL ? *chosen.dynamic : context->dynamic;
@@ -275,14 +276,14 @@ aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, 
 {
     size_t count = holder->num_arguments;
     if (given > count || stack->count + (count - given) > stack->capacity)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu were given, %zu places",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: takes %zu arguments; %zu were passed, and the stack has space for %zu",
                                    holder->op, count, given, stack->capacity);
     for (size_t i = given; i < count; i++)
         if (holder->defaults[i].kind == AOTICACHE_VALUE_OTHER)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "%s: argument %zu (%s) has no default, and must "
-                                       "be given",
-                                       holder->op, i, aoticache_schema_argument_at(holder->schema, i)->name);
+                                       "%s: argument %zu (%s) is missing and has no default", holder->op, i,
+                                       aoticache_schema_argument_at(holder->schema, i)->name);
     for (size_t i = given; i < count; i++)
         stack->values[stack->count++] = holder->defaults[i];
     return AOTICACHE_OK;

@@ -334,12 +334,12 @@ static aoticache_status check_runner(const aoticache_holder *holder, const aotic
     size_t outputs = aoticache_runner_num_outputs(runner);
     if (aoticache_library_needs_proxy_executor(aoticache_runner_library(runner)))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "library %.80s: PyTorch compiled %s into a call of its proxy executor, which is no "
-                                   "faster than the operator itself",
+                                   "library %.80s: PyTorch compiled %s into a call of its proxy executor, which "
+                                   "is not faster than the operator itself",
                                    aoticache_library_name(aoticache_runner_library(runner)), holder->op);
     if (holder->returns == AOTICACHE_RETURNS_LIST || outputs == holder->num_returns)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.80s gives %zu outputs, %s has %zu",
+    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.80s returns %zu outputs, but %s has %zu",
                                aoticache_library_name(aoticache_runner_library(runner)), outputs, holder->op,
                                holder->num_returns);
 }
@@ -382,8 +382,7 @@ static aoticache_status open_known(aoticache_known_kernel *known, aoticache_arti
     if (known->entry_id == entry_id)
         atomic_store(&known->gone, true);
     pthread_mutex_unlock(&holder->lock);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the library is not in the cache any more",
-                               holder->op);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the library is no longer in the cache", holder->op);
 }
 
 /* Loads a library that is not loaded. The caller holds load_lock. */
@@ -443,7 +442,7 @@ static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_m
                       : aoticache_holder_know_exact(holder, miss->packed, &key, digest, entry_id);
     pthread_mutex_unlock(&holder->lock);
     if (known == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a library", holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a library", holder->op);
     *ret_known = known;
     return AOTICACHE_OK;
 }

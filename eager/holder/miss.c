@@ -143,7 +143,7 @@ static bool must_wait(slow_call *call)
         return false;
     int queued = atomic_load(&state->queued);
     if (queued != 0 && queued == (int)getpid()) { /* otherwise it was queued before a fork, by the parent */
-        call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
+        call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is running");
         return true;
     }
     if (aoticache_monotonic_ns() >= atomic_load(&state->retry_ns))
@@ -308,7 +308,7 @@ static void lookup_in_cache(slow_call *call)
     call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, NULL, &artifact, &call->error);
     call->is_counted = call->status == AOTICACHE_OK;
     if (call->status == AOTICACHE_NOT_FOUND)
-        aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");
+        aoticache_error_set(&call->error, call->status, "not in the cache, and the context does not compile");
     if (call->status == AOTICACHE_OK)
         call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &known, &call->error);
     aoticache_artifact_unref(artifact);
@@ -321,7 +321,7 @@ static void lookup_in_cache(slow_call *call)
 static void compile_later(slow_call *call)
 {
     aoticache_miss_state *state = call->miss.miss_state;
-    call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
+    call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is running");
     int self = (int)getpid(), queued = state != NULL ? atomic_load(&state->queued) : self;
     if (queued == self || !atomic_compare_exchange_strong(&state->queued, &queued, self))
         return;
@@ -484,7 +484,7 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
                                        const aoticache_packed *packed)
 {
     if (packed == NULL)
-        return "an argument is none that a kernel library takes";
+        return "kernel libraries do not accept one of its arguments";
     if (packed->requires_grad && !holder->serve_requires_grad)
         return "an argument requires gradients";
     return has_foreign_tensor(holder, arguments) ? "a tensor is on another device" : NULL;
@@ -502,7 +502,7 @@ aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint6
                       .timed = timed,
                       .ret_compiles = ret_compiles,
                       .status = AOTICACHE_NO_MEMORY,
-                      .error = {.message = "no memory for a thread's state"}};
+                      .error = {.message = "out of memory for a thread's state"}};
     const aoticache_value *arguments = arguments_of(holder, stack);
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
     if (status != AOTICACHE_OK)

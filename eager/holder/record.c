@@ -47,7 +47,7 @@ static char *make_line(const aoticache_request *request)
         (writes || aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL)) {
         free(line); /* it lacks the pair */
         status = aoticache_error_set(&error, AOTICACHE_UNSUPPORTED,
-                                     writes ? "it writes to its arguments" : "it takes numbers when it runs");
+                                     writes ? "it writes to its arguments" : "it takes numbers at run time");
     }
     if (status != AOTICACHE_UNSUPPORTED)
         return line;
@@ -152,7 +152,7 @@ aoticache_status aoticache_recorder_open(const char *path, aoticache_recorder **
     /* If the path is a pipe, opening it does not wait for its reader. */
     cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (fd < 0 || fstat(fd, &found) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "record file %s: cannot open it for writing", path);
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the record file %s for writing", path);
     if (!S_ISREG(found.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "record file %s: not a regular file", path);
     aoticache_recorder *recorder = calloc(1, sizeof *recorder);

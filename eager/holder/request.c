@@ -109,8 +109,8 @@ static const char *fault_of_view(const aoticache_tensor_view *view)
         if (view->sizes[i] < 0)
             return "a size is negative";
     if (aoticache_layout_name(view->layout) == NULL)
-        return "layout is not a number of aoticache_layout";
-    return aoticache_dtype_size(view->dtype) == 0 ? "dtype is not a number of aoticache_dtype" : NULL;
+        return "layout is not a valid aoticache_layout";
+    return aoticache_dtype_size(view->dtype) == 0 ? "dtype is not a valid aoticache_dtype" : NULL;
 }
 
 static const char *fault_of_views(const aoticache_value *value)
@@ -143,7 +143,7 @@ aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder
             continue;
         char text[96];
         aoticache_type_format(argument->type, text, sizeof text);
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) is %s%s, the schema says %s",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) is %s%s; the schema says %s",
                                    holder->op, i, argument->name, aoticache_value_kind_name(arguments[i].kind),
                                    lacks ? " without a tensor" : "", text);
     }
@@ -398,8 +398,8 @@ aoticache_status aoticache_holder_request(const aoticache_holder *holder, const 
         return AOTICACHE_REFUSE_NULL(ret_error, holder, ret_request, arguments);
     if (count != holder->num_arguments)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: takes %zu arguments, %zu were given; aoticache_holder_push_defaults() adds "
-                                   "those that have defaults",
+                                   "%s: takes %zu arguments, but %zu were passed; "
+                                   "aoticache_holder_push_defaults() adds those that have defaults",
                                    holder->op, holder->num_arguments, count);
     struct wanted_request wanted = {.holder = holder, .ret_request = ret_request};
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
@@ -434,7 +434,7 @@ aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, co
                                    .substituted = aoticache_numbers_substituted(holder, arguments)};
     aoticache_status status = AOTICACHE_OK;
     if (miss.packed == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a request", holder->op);
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a request", holder->op);
     if (status == AOTICACHE_OK)
         status = make_request(holder, arguments, holder->num_arguments, false, &miss.exact, ret_error);
     if (status == AOTICACHE_OK)

@@ -231,7 +231,7 @@ aoticache_status aoticache_request_views(const aoticache_request *request, aotic
     }
     aoticache_tensor_view *views = calloc(count + 1, sizeof *views);
     if (views == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu tensors", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu tensors", count);
     count = 0;
     for (size_t i = 0; i < arguments; i++) {
         const aoticache_argument *argument = aoticache_request_argument(request, i);

@@ -23,7 +23,7 @@ static aoticache_status push_results(const aoticache_holder *holder, aoticache_s
     if (holder->returns == AOTICACHE_RETURNS_LIST) {
         AtenTensorHandle *list = malloc((count > 0 ? count : 1) * sizeof *list);
         if (list == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu outputs", holder->op,
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for %zu outputs", holder->op,
                                        count);
         memcpy(list, outputs, count * sizeof *list);
         stack->values[base] =
@@ -70,14 +70,14 @@ static aoticache_status make_handles(const aoticache_holder *holder, const aotic
     AtenTensorHandle *own = calloc(count, sizeof *own);
     aoticache_status status = AOTICACHE_OK;
     if (own == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its tensors", holder->op);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its tensors", holder->op);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         const aoticache_tensor_view *view = view_of_input(arguments, holder->num_arguments, i);
         if (inputs[i] != NULL)
             continue;
         if (view->device.type != AOTICACHE_DEVICE_TYPE_CPU)
             status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                         "%s: tensor %zu of its arguments has no handle, and is not on the CPU",
+                                         "%s: tensor %zu of its arguments has no handle and is not on the CPU",
                                          holder->op, i);
         else
             status = aoticache_tensor_from_blob(view->data, view->dtype, view->ndim, view->sizes, view->strides,
@@ -105,7 +105,7 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
     const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
-                                   "%s: the library takes %zu tensors, there are more", holder->op, expected);
+                                   "%s: the library takes %zu tensors, but there are more", holder->op, expected);
     aoticache_status status = AOTICACHE_OK;
     if (__builtin_expect(lacks_handle(inputs, num_inputs), 0)) {
         status = make_handles(holder, arguments, inputs, num_inputs, &own, ret_error);
@@ -136,13 +136,14 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
     size_t num_inputs = aoticache_runner_num_inputs(runner), num_outputs = aoticache_runner_num_outputs(runner);
     size_t results = holder->returns == AOTICACHE_RETURNS_LIST ? 1 : num_outputs;
     if (stack->count - holder->num_arguments + results > stack->capacity)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu places, %zu are needed",
-                                   holder->op, stack->capacity, stack->count - holder->num_arguments + results);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: the stack has space for %zu values; %zu are needed", holder->op,
+                                   stack->capacity, stack->count - holder->num_arguments + results);
     if (__builtin_expect(num_inputs <= TENSORS_ON_STACK && num_outputs <= TENSORS_ON_STACK, 1))
         return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, consumed, ret_error);
     cleanup_free AtenTensorHandle *more = calloc(num_inputs + num_outputs + 1, sizeof *more);
     if (more == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu tensors", holder->op,
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for %zu tensors", holder->op,
                                    num_inputs + num_outputs);
     return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
 }
@@ -153,7 +154,7 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
                                             aoticache_status status, const char *why, aoticache_error *ret_error)
 {
     if (holder->fallback == NULL)
-        return aoticache_error_set(ret_error, status, "%s: %s; and there is no fallback", holder->op, why);
+        return aoticache_error_set(ret_error, status, "%s: %s, and there is no fallback", holder->op, why);
     atomic_fetch_add_explicit(&holder->fallbacks, 1, memory_order_relaxed);
     return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
 }
@@ -177,7 +178,7 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
                                            aoticache_status status, aoticache_error *ret_error)
 {
     if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->context->fail_calls)
-        return aoticache_holder_fall_back(holder, key_set, stack, status, "the library is none for these arguments",
+        return aoticache_holder_fall_back(holder, key_set, stack, status, "the library does not accept these arguments",
                                           ret_error);
     return status;
 }

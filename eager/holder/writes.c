@@ -78,8 +78,7 @@ aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticach
             continue;
         if (i >= 64)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "%s writes to argument %zu; the first 64 can be "
-                                       "written to",
+                                       "%s writes to argument %zu; only the first 64 arguments can be written to",
                                        holder->op, i);
         holder->written |= UINT64_C(1) << i;
     }
@@ -87,11 +86,10 @@ aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticach
     for (size_t i = 0; i < aoticache_schema_num_returns(holder->schema); i++)
         if (alias_of(aoticache_schema_return_at(holder->schema, i)) != NULL &&
             !aoticache_holder_returns_argument(holder, i))
-            return aoticache_error_set(
-                ret_error, AOTICACHE_UNSUPPORTED,
-                "%s returns a view of its argument (%.400s); a compiled kernel would return a copy: "
-                "leave it to the framework",
-                holder->op, holder->schema_text);
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                       "%s returns a view of its argument (%.400s), but a compiled kernel would "
+                                       "return a copy: leave it to the framework",
+                                       holder->op, holder->schema_text);
     return AOTICACHE_OK;
 }
 

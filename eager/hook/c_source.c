@@ -133,7 +133,7 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
     }
     char hint[AOTICACHE_KERNEL_FILE_BYTES + 32];
     suggest_operator(state, op, hint, sizeof hint);
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s%s", op,
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: %s is not in %s%s", op,
                                name, tried, hint);
 }
 
@@ -146,7 +146,7 @@ static aoticache_status hash_file(const char *folder, const char *name, FILE *ou
     aoticache_digest digest;
     uint64_t size = 0;
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: %s/%s cannot be read", folder, name);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read %s/%s", folder, name);
     aoticache_status status = aoticache_digest_of_fd(fd, &digest, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -173,7 +173,7 @@ static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_er
     aoticache_status status = AOTICACHE_OK;
     int count = scandir(folder, &headers, is_header, compare_names);
     if (count < 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: folder %s cannot be read", folder);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read directory %s", folder);
     for (int i = 0; i < count; i++) {
         if (status == AOTICACHE_OK)
             status = hash_file(folder, headers[i]->d_name, out, ret_error);
@@ -230,7 +230,7 @@ static aoticache_status write_text(const char *path, const char *text, size_t si
 {
     cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0 || aoticache_syscall_write(fd, text, size) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: %s cannot be written", path);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot write %s", path);
     return AOTICACHE_OK;
 }
 
@@ -274,8 +274,8 @@ static aoticache_status name_source(const struct c_state *state, const char *op,
     int length = snprintf(paths->source, sizeof paths->source, "%s/%s", folder, name);
     return length > 0 && (size_t)length < sizeof paths->source
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: folder %.400s...: its path is too long",
-                                     folder);
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "hook c: the path of directory %.400s... is too long", folder);
 }
 
 /* Finds the paths of the installation. */
@@ -447,7 +447,7 @@ static aoticache_status add_folder(struct c_state *state, const char *folder, ao
     char path[PATH_MAX];
     struct stat status;
     if (realpath(folder, path) == NULL || stat(path, &status) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: kernels folder %s", folder);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot open the kernels directory %s", folder);
     if (!S_ISDIR(status.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels directory %s is not a directory",
                                    folder);
@@ -470,7 +470,7 @@ static aoticache_status find_folders(struct c_state *state, const aoticache_hook
     const char *const *folders = options->kernel_folders;
     for (size_t i = 0; status == AOTICACHE_OK && folders != NULL && folders[i] != NULL; i++) {
         if (i >= MAX_FOLDERS - 1)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: more than %d folders of kernels",
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: more than %d directories of kernels",
                                        MAX_FOLDERS - 1);
         status = add_folder(state, folders[i], ret_error);
     }

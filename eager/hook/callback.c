@@ -77,7 +77,8 @@ static aoticache_status read_callback(const aoticache_callback *callback, aotica
                                    "aoticache_hook_create_callback: callback.compile is NULL");
     if (all.producer == NULL || all.producer[0] == '\0' || strlen(all.producer) >= PRODUCER_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "hook callback: producer has %zu bytes, needed are 1 to %d (\"mycompiler 1.2\")",
+                                   "hook callback: producer has %zu bytes; it must have 1 to %d (\"mycompiler "
+                                   "1.2\")",
                                    all.producer != NULL ? strlen(all.producer) : 0, PRODUCER_BYTES - 1);
     *ret_callback = all;
     return AOTICACHE_OK;

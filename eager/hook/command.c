@@ -32,7 +32,7 @@ static aoticache_status digest_program(const char *program, char *const *argumen
     cleanup_fd int fd = open(program, O_RDONLY | O_CLOEXEC);
     aoticache_digest digest;
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook command: program %s cannot be read", program);
+        return aoticache_error_set_errno(ret_error, errno, "hook command: cannot read program %s", program);
     aoticache_status status = aoticache_digest_of_fd(fd, &digest, NULL, ret_error);
     for (size_t i = 1; status == AOTICACHE_OK && arguments[i] != NULL; i++) {
         uint64_t length = strlen(arguments[i]);
@@ -45,7 +45,7 @@ static aoticache_status digest_program(const char *program, char *const *argumen
         memcpy(bytes + sizeof digest.bytes + sizeof length, arguments[i], length);
         status = aoticache_digest_of(bytes, sizeof digest.bytes + sizeof length + length, &digest);
         if (status != AOTICACHE_OK)
-            aoticache_error_set(ret_error, status, "hook command: its arguments cannot be hashed");
+            aoticache_error_set(ret_error, status, "hook command: cannot hash its arguments");
     }
     if (status == AOTICACHE_OK)
         *ret_digest = digest;
@@ -82,13 +82,14 @@ static aoticache_status read_answer(const aoticache_hook *hook, aoticache_proces
     if (process->size == 0 && failed)
         return aoticache_hook_explain(hook, process, AOTICACHE_PROCESS_END, doing, ret_error);
     if (process->size == 0 || is_blank(process->bytes, process->size))
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: it ended without an answer",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: it ended without a response",
                                    hook->program);
     const char *newline = memchr(process->bytes, '\n', process->size);
     size_t length = newline != NULL ? (size_t)(newline - process->bytes) : process->size;
     if (!is_blank(process->bytes + length, process->size - length))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "hook %.160s: its answer has more than one line; messages belong on standard error",
+                                   "hook %.160s: its response has more than one line; messages belong on standard "
+                                   "error",
                                    hook->program);
     aoticache_answer answer;
     aoticache_status status =
@@ -222,7 +223,7 @@ aoticache_status aoticache_hook_create_command(const aoticache_hook_options *opt
     if (status == AOTICACHE_OK && ret_hook == NULL)
         status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK && (all.program == NULL || all.program[0] == '\0'))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: no program is named");
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: no program is specified");
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(all.program, path, ret_error);
     if (status == AOTICACHE_OK)

@@ -167,7 +167,8 @@ static aoticache_status fill_x86_64(const char *cpu_features, aoticache_cpu_targ
         size_t length = strcspn(token, " ,");
         if (length > 0 && !add_token(token, length, &march, target->flags, &count))
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "CPU feature %.*s: no option of compilers switches it on", (int)length, token);
+                                       "CPU feature %.*s: compilers have no option that enables it", (int)length,
+                                       token);
         token += length;
     }
     target->flags[0] = march;
@@ -238,7 +239,7 @@ static aoticache_status fill_aarch64(const char *cpu_features, aoticache_cpu_tar
         char names[256];
         aoticache_cpu_features_format(&lacking, names, sizeof names);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "CPU feature %s: no option of compilers switches it on", names);
+                                   "CPU feature %s: compilers have no option that enables it", names);
     }
     aoticache_cpu_target_march_aarch64(&features, target->march, sizeof target->march);
     target->flags[0] = target->march;
@@ -259,7 +260,7 @@ aoticache_status aoticache_cpu_target_flags(const char *cpu_features, aoticache_
     if (strcmp(aoticache_cpu_arch(), "x86_64") == 0)
         return fill_x86_64(cpu_features, ret_target, ret_error);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "compiling for less than this machine (%s) is not known on %s", cpu_features,
+                               "compiling for less than this machine (%s) is not supported on %s", cpu_features,
                                aoticache_cpu_arch());
 }
 
@@ -305,7 +306,7 @@ aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cp
     if (strcmp(arch, aoticache_cpu_arch()) != 0)
         return aoticache_error_set(
             ret_error, AOTICACHE_UNSUPPORTED,
-            "the compiler compiles for %s, and this machine is %s: name one for it in AOTICACHE_CC", arch,
+            "the compiler compiles for %s, but this machine is %s: set AOTICACHE_CC to a compiler for it", arch,
             aoticache_cpu_arch());
     return aoticache_cpu_features_parse(names, ret_features, ret_error);
 }
@@ -347,9 +348,9 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
                                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK && (process.bytes == NULL || strstr(process.bytes, "#define ") == NULL))
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                                "compiler %s: -dM -E shows no macros, so what its code requires is unknown", program);
+        status = aoticache_error_set(
+            ret_error, AOTICACHE_COMPILE_FAILED,
+            "compiler %s: -dM -E prints no macros, so the requirements of its code are unknown", program);
     if (status == AOTICACHE_OK)
         status = aoticache_cpu_target_from_macros(process.bytes, &compiler.features, ret_error);
     if (status == AOTICACHE_OK) {

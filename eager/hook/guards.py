@@ -175,7 +175,7 @@ def narrow(sympy, condition, symbols):
     names = sorted(condition.free_symbols, key=str)
     unknown = [str(name) for name in names if name not in symbols]
     if unknown:
-        raise Inexpressible(f"the program demands {condition}, and {unknown[0]} is of no input")
+        raise Inexpressible(f"the program requires {condition}, but {unknown[0]} does not belong to an input")
     for count in range(len(names)):
         found = []
         for fixed in itertools.combinations(names, count):
@@ -189,7 +189,7 @@ def narrow(sympy, condition, symbols):
         if found:
             symbols.update(max(found, key=lambda entry: (entry[0], -entry[1]))[2])
             return
-    raise Inexpressible(f"the program demands {condition}, which no range of its symbols gives")
+    raise Inexpressible(f"the program requires {condition}, which ranges of its symbols cannot express")
 
 
 def shape_environment(program):
@@ -296,7 +296,7 @@ def meet_conditions(sympy, environment, symbols):
 def guard_text(torch, sympy, inputs, shapes, symbols):
     text = check_text(torch, sympy, inputs, shapes, symbols)
     if ";" not in text:
-        raise Inexpressible("the operator's code is for these sizes alone")
+        raise Inexpressible("the operator's code is for these sizes only")
     return text
 
 
@@ -312,7 +312,7 @@ def check_text(torch, sympy, inputs, shapes, symbols):
     alone = {name for sizes, strides in shapes for value in sizes + strides
              for name in value.free_symbols if value.free_symbols == {name} and sympy.degree(value, name) == 1}
     if len(names) > MAX_SYMBOLS or set(names) - alone:
-        raise Inexpressible(f"{len(names)} symbols, of which {len(alone)} are sizes of their own")
+        raise Inexpressible(f"{len(names)} symbols, of which {len(alone)} are independent sizes")
     tensors = []
     for tensor, (sizes, strides) in zip(inputs, shapes):
         dtype = str(tensor.dtype).removeprefix("torch.")

@@ -160,8 +160,8 @@ aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticac
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_device_format(device, text);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "request for %s: %.700s; to ask for a GPU of another machine, set gpu_arch in the "
-                               "request's environment (\"sm_90\")",
+                               "request for %s: %.700s; to compile for a GPU of another machine, set gpu_arch "
+                               "in the request's environment (\"sm_90\")",
                                text, detail.message);
 }
 
@@ -202,7 +202,8 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
                                    directory);
     if (aoticache_request_is_dynamic(request) && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_EXACT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "hook %s (%.160s): it compiles for exact shapes only, and symbolic ones are wanted",
+                                   "hook %s (%.160s): it compiles for exact shapes only, but symbolic shapes were "
+                                   "requested",
                                    hook->kind->name, hook->program);
     return AOTICACHE_OK;
 }
@@ -231,8 +232,8 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
         return AOTICACHE_OK;
     if (guard == NULL || !aoticache_request_is_dynamic(request))
         return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s): %s", name, hook->program,
-                                   guard == NULL ? "asked for symbolic shapes, it made a library without a guard"
-                                                 : "asked for exact shapes, it made a library with a guard");
+                                   guard == NULL ? "symbolic shapes were requested, but the library has no guard"
+                                                 : "exact shapes were requested, but the library has a guard");
     aoticache_status status = aoticache_check_parse(guard, &check, &detail);
     if (status == AOTICACHE_NO_MEMORY)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
@@ -244,7 +245,7 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
     if (tensors == count_tensors(request))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                               "hook %s (%.160s): its guard is of %zu tensors, the request has %zu", name,
+                               "hook %s (%.160s): its guard is for %zu tensors, but the request has %zu", name,
                                hook->program, tensors, count_tensors(request));
 }
 
@@ -271,7 +272,7 @@ static aoticache_status check_library(const aoticache_hook *hook, const aoticach
     if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                               "hook %s (%.160s): its product %.100s is not stored: %.600s", hook->kind->name,
+                               "hook %s (%.160s): its library %.100s is not stored: %.600s", hook->kind->name,
                                hook->program, file->name != NULL ? file->name : file->path, detail.message);
 }
 
@@ -294,12 +295,12 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     aoticache_product all;
     aoticache_error reason = {.message = "NULL"};
     if (delivery->done)
-        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers twice",
+        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivered twice",
                                    hook->kind->name, hook->program);
     if (product == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, &all, &reason) != AOTICACHE_OK)
         return aoticache_error_set(delivery->error, AOTICACHE_INVALID,
-                                   "hook %s (%.160s): what it delivers is not a product: %s", hook->kind->name,
+                                   "hook %s (%.160s): it did not deliver a valid product: %s", hook->kind->name,
                                    hook->program, reason.message);
     delivery->done = true;
     delivery->requirements = all.requirements;
@@ -346,7 +347,8 @@ static aoticache_status check_runs_here(const struct checked_delivery *delivery,
     aoticache_cpu_features lacking = aoticache_cpu_features_lacking(have, &delivery->requirements);
     aoticache_cpu_features_format(&lacking, names, sizeof names);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "hook %s (%.160s): the code requires %s, which this CPU lacks: it is for other machines",
+                               "hook %s (%.160s): the code requires %s, which this CPU lacks: it is for other "
+                               "machines",
                                delivery->hook->kind->name, delivery->hook->program, names);
 }
 
@@ -391,7 +393,7 @@ aoticache_status aoticache_hook_compile(void *user, const aoticache_request *req
         status = hook->kind->compile_and_deliver(hook, request, directory, deliver_checked, &delivery, ret_error);
     if (status == AOTICACHE_OK && !delivery.done)
         return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                                   "hook %s (%.160s): it returned OK and has delivered nothing", hook->kind->name,
+                                   "hook %s (%.160s): it returned OK but delivered nothing", hook->kind->name,
                                    hook->program);
     return status == AOTICACHE_OK ? check_runs_here(&delivery, ret_error) : status;
 }
@@ -421,5 +423,5 @@ aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_pr
     aoticache_status status =
         event == AOTICACHE_PROCESS_END && was_told_to_end(process) ? AOTICACHE_IO : AOTICACHE_COMPILE_FAILED;
     return aoticache_error_set(ret_error, status, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name, hook->program,
-                               how, doing, words[0] != '\0' ? "; it said:\n" : "", words);
+                               how, doing, words[0] != '\0' ? "; its output:\n" : "", words);
 }

@@ -16,7 +16,7 @@
 
 static aoticache_status refuse_answer(aoticache_error *ret_error, const char *hook, const char *what)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer %s", hook, what);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its response %s", hook, what);
 }
 
 /* ---- files ---- */
@@ -43,7 +43,8 @@ static char *join_path(const char *directory, const char *path)
 /* Returns the error of a failed open. Lack of descriptors or memory is not a fault of the answer. */
 static aoticache_status cannot_open(const char *hook, const char *path, int errno_value, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_error_set_errno(ret_error, errno_value, "hook %.160s: file %s", hook, path);
+    aoticache_status status =
+        aoticache_error_set_errno(ret_error, errno_value, "hook %.160s: cannot open file %s", hook, path);
     if (errno_value != ENOENT && errno_value != ENOTDIR && errno_value != ENAMETOOLONG)
         return status;
     if (ret_error != NULL)
@@ -88,9 +89,9 @@ static aoticache_status read_file(aoticache_answer *answer, const json_t *entry,
     if (name == NULL || path == NULL || path[0] == '\0')
         return refuse_answer(ret_error, hook, "has a file without \"name\" or \"path\"");
     if (!is_safe_name(name))
-        return refuse_answer(ret_error, hook, "has a file whose name is not one plain path component");
+        return refuse_answer(ret_error, hook, "has a file whose name is not a single path component");
     if (name_is_taken(answer, name))
-        return refuse_answer(ret_error, hook, "has two files of the same name");
+        return refuse_answer(ret_error, hook, "has two files with the same name");
     char *joined = join_path(directory, path);
     if (joined == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory", hook);
@@ -140,7 +141,7 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
         aoticache_cpu_features one;
         if (name == NULL || strlen(name) > 63 || aoticache_cpu_features_parse(name, &one, NULL) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "hook %.160s: its answer requires \"%.63s\", which is not a known CPU feature",
+                                       "hook %.160s: its response requires \"%.63s\", which is not a known CPU feature",
                                        hook, name != NULL ? name : "(no text)");
         for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
             all.words[word] |= one.words[word];
@@ -158,11 +159,11 @@ static aoticache_status read_built(aoticache_answer *answer, const char *hook, a
     const char *by = json_string_value(json_object_get(built, "by"));
     const json_t *reason = json_object_get(built, "reason");
     if (by == NULL || (strcmp(by, "aoticache") != 0 && strcmp(by, "pytorch") != 0))
-        return refuse_answer(ret_error, hook, "has a \"built\" without \"by\" that is aoticache or pytorch");
+        return refuse_answer(ret_error, hook, "has a \"built\" without a \"by\" that is aoticache or pytorch");
     if (strcmp(by, "aoticache") == 0)
         return AOTICACHE_OK;
     if (!json_is_string(reason) || json_string_length(reason) == 0 || json_string_length(reason) > 511)
-        return refuse_answer(ret_error, hook, "has a \"built\" whose \"reason\" is not a text of 1 to 511 bytes");
+        return refuse_answer(ret_error, hook, "has a \"built\" whose \"reason\" is not a string of 1 to 511 bytes");
     answer->product.fallback = json_string_value(reason);
     return AOTICACHE_OK;
 }
@@ -171,13 +172,13 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
 {
     const json_t *producer = json_object_get(answer->json, "producer");
     if (producer != NULL && (!json_is_string(producer) || json_string_length(producer) > 255))
-        return refuse_answer(ret_error, hook, "has a \"producer\" that is not a text of at most 255 bytes");
+        return refuse_answer(ret_error, hook, "has a \"producer\" that is not a string of at most 255 bytes");
     answer->product.producer = json_string_value(producer);
     const json_t *guard = json_object_get(answer->json, "guard");
     if (guard != NULL && !json_is_null(guard) &&
         (!json_is_string(guard) || json_string_length(guard) == 0 ||
          json_string_length(guard) != strlen(json_string_value(guard))))
-        return refuse_answer(ret_error, hook, "has a \"guard\" that is not a text");
+        return refuse_answer(ret_error, hook, "has a \"guard\" that is not a string");
     answer->product.guard = json_string_value(guard);
     const json_t *seconds = json_object_get(answer->json, "compile_seconds");
     if (seconds == NULL)
@@ -198,20 +199,21 @@ static aoticache_status read_object(const char *bytes, size_t size, const char *
     json_error_t error;
     if (size > AOTICACHE_PROTOCOL_LINE_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "hook %.160s: its answer has %zu bytes, allowed are %d", hook, size,
+                                   "hook %.160s: its response has %zu bytes; at most %d are allowed", hook, size,
                                    AOTICACHE_PROTOCOL_LINE_BYTES);
     json_t *root = aoticache_json_parse(bytes, size, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && aoticache_json_is_out_of_memory(&error))
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory for its answer", hook);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory for its response", hook);
     if (root == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s",
-                                   hook, error.position, error.text);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "hook %.160s: its response is not valid JSON, at byte %d: %s", hook, error.position,
+                                   error.text);
     if (json_is_object(root)) {
         *ret_object = root;
         return AOTICACHE_OK;
     }
     json_decref(root);
-    return refuse_answer(ret_error, hook, "is JSON, but no object");
+    return refuse_answer(ret_error, hook, "is JSON, but not an object");
 }
 
 /* Reports that the hook could not compile. Its text may be many lines of the compiler. */
@@ -220,7 +222,7 @@ static aoticache_status read_refusal(const json_t *root, const char *hook, aotic
     const char *text = json_string_value(json_object_get(root, "error"));
     bool unsupported = json_is_true(json_object_get(root, "unsupported"));
     if (text == NULL || text[0] == '\0')
-        text = "it does not say why";
+        text = "it gives no reason";
     return aoticache_error_set(ret_error, unsupported ? AOTICACHE_UNSUPPORTED : AOTICACHE_COMPILE_FAILED,
                                "hook %.160s: %s", hook, text);
 }
@@ -231,7 +233,7 @@ static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const 
     const json_t *id_value = json_object_get(answer->json, "id");
     const json_t *ok = json_object_get(answer->json, "ok");
     if (!json_is_integer(id_value) || (uint64_t)json_integer_value(id_value) != id)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has id %lld, expected %llu",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its response has id %lld, expected %llu",
                                    hook, (long long)json_integer_value(id_value), (unsigned long long)id);
     if (!json_is_boolean(ok))
         return refuse_answer(ret_error, hook, "has no \"ok\" that is true or false");
@@ -289,7 +291,7 @@ aoticache_status aoticache_protocol_read_hello(const char *bytes, size_t size, c
     else if (json_object_get(root, "error") != NULL)
         status = read_refusal(root, hook, ret_error);
     else if (hello.producer == NULL || hello.python == NULL)
-        status = refuse_answer(ret_error, hook, "is a greeting that does not say of whom");
+        status = refuse_answer(ret_error, hook, "is a greeting without a producer or Python version");
     if (status == AOTICACHE_OK)
         *ret_hello = hello;
     else

@@ -64,7 +64,7 @@ static aoticache_status fit_arguments(json_t *root, const aoticache_request *req
         const aoticache_argument *argument = aoticache_request_argument(request, i);
         if (fit_argument(json_array_get(arguments, i), argument, i, directory) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "argument %zu of %s: a constant that hooks cannot be told of", i,
+                                       "argument %zu of %s: a constant that the protocol cannot describe", i,
                                        aoticache_request_op(request));
     }
     return AOTICACHE_OK;
@@ -161,7 +161,7 @@ static aoticache_status write_constant(const aoticache_request *request, size_t 
                                    position, aoticache_request_op(request), size);
     cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0 || aoticache_syscall_write(fd, data, size) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "constant %s of %zu bytes cannot be written", path, size);
+        return aoticache_error_set_errno(ret_error, errno, "cannot write constant %s of %zu bytes", path, size);
     return AOTICACHE_OK;
 }
 

@@ -195,16 +195,16 @@ static aoticache_status run_for_version(const char *program, const char *const *
     size_t length = process.bytes != NULL ? strcspn(process.bytes, "\n") : 0;
     if (status == AOTICACHE_OK && length == 4 && memcmp(process.bytes, "none", 4) == 0)
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "Python %.500s has no PyTorch: install it there, or name another Python in "
-                                     "AOTICACHE_PYTHON",
+                                     "Python %.500s has no PyTorch: install it there, or set AOTICACHE_PYTHON to "
+                                     "another Python",
                                      program);
     else if (status == AOTICACHE_OK && (length == 0 || !copy_public_version(process.bytes, length, ret_version)))
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "Python %.200s does not say which version of PyTorch it has", program);
+                                     "Python %.200s does not report the version of its PyTorch", program);
     else if (status == AOTICACHE_COMPILE_FAILED)
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "Python %.200s cannot say whether it has PyTorch; name another one in "
-                                     "AOTICACHE_PYTHON; %.500s",
+                                     "Python %.200s cannot report whether it has PyTorch; set AOTICACHE_PYTHON to "
+                                     "another Python; %.500s",
                                      program, error.message);
     else if (status != AOTICACHE_OK && ret_error != NULL)
         *ret_error = error;
@@ -227,7 +227,7 @@ static aoticache_status find_program(const char *program, char ret_path[PATH_MAX
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                               "no Python: python3 is in no folder of PATH; name one in AOTICACHE_PYTHON");
+                               "no Python: python3 is not in any directory of PATH; set AOTICACHE_PYTHON");
 }
 
 aoticache_status aoticache_python_find(const char *program, const char *const *environment,

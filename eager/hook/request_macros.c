@@ -225,14 +225,15 @@ static aoticache_status print_argument(FILE *out, const char *prefix, const aoti
 {
     if (argument->kind == AOTICACHE_ARGUMENT_CONSTANT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "hook c: argument %s is a constant; kernels in C have none: pass it as a tensor",
+                                   "hook c: argument %s is a constant, which kernels in C do not support: pass it "
+                                   "as a tensor",
                                    prefix);
     fprintf(out, "#define %s_IS_%s 1\n", prefix, kind_names[argument->kind]);
     if (argument->kind == AOTICACHE_ARGUMENT_TENSOR) {
         const aoticache_tensor_metadata *metadata = &argument->value.tensor.metadata;
         if (metadata->device.type != AOTICACHE_DEVICE_TYPE_CPU || metadata->layout != AOTICACHE_LAYOUT_STRIDED)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "hook c: tensor %s is not a strided one on the CPU", prefix);
+                                       "hook c: tensor %s is not a strided tensor on the CPU", prefix);
         print_tensor(out, prefix, metadata, inputs);
     } else if (argument->kind != AOTICACHE_ARGUMENT_NONE && argument->kind != AOTICACHE_ARGUMENT_LIST) {
         print_value(out, prefix, argument);
@@ -290,7 +291,7 @@ aoticache_status aoticache_request_macros(const aoticache_request *request, char
                                           aoticache_error *ret_error)
 {
     if (aoticache_request_device(request).type != AOTICACHE_DEVICE_TYPE_CPU)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: %s is not asked for on the CPU",
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: %s is not requested for the CPU",
                                    aoticache_request_op(request));
     char *text = NULL;
     size_t size = 0;

@@ -69,7 +69,7 @@ static aoticache_status absolute_path(const char *path, char ret_path[PATH_MAX],
 {
     char here[PATH_MAX];
     if (path[0] != '/' && getcwd(here, sizeof here) == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "program %s: the current directory is not known", path);
+        return aoticache_error_set_errno(ret_error, errno, "program %s: cannot determine the current directory", path);
     int length = path[0] == '/' ? snprintf(ret_path, PATH_MAX, "%s", path)
                                 : snprintf(ret_path, PATH_MAX, "%s/%s", strcmp(here, "/") == 0 ? "" : here, path);
     if (length < 0 || length >= PATH_MAX)
@@ -86,7 +86,7 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
         if (is_program(name))
             return absolute_path(name, ret_path, ret_error);
         if (errno == ENOENT || errno == ENOTDIR)
-            return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: there is none", name);
+            return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: it does not exist", name);
         if (errno != 0)
             return aoticache_error_set_errno(ret_error, errno, "program %s: cannot examine it", name);
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
@@ -105,9 +105,10 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
         folder += folder_length + (folder[folder_length] == ':');
     }
     if (unseen != 0)
-        return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot look into every folder of PATH (%s)",
+        return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot search every directory of PATH (%s)",
                                          name, folders);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: in no folder of PATH (%s)", name, folders);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: not in any directory of PATH (%s)", name,
+                               folders);
 }
 
 /* ---- descriptors ---- */
@@ -403,7 +404,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
     if (result != 0) {
         aoticache_process_end(&process);
         channels_close(&channels);
-        return aoticache_error_set_errno(ret_error, result, "program %s cannot be started", options->program);
+        return aoticache_error_set_errno(ret_error, result, "cannot start program %s", options->program);
     }
     process.output = steal_fd(&channels.output);
     process.messages = steal_fd(&channels.messages);

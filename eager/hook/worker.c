@@ -186,7 +186,8 @@ static aoticache_status check_producer(const aoticache_hook *hook, const aoticac
     if (strcmp(hello->producer, state->producer) == 0)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "hook worker: %.160s imports %.64s, but %s was found there; make the hook anew",
+                               "hook worker: %.160s imports %.64s, but %s was found there before; create the "
+                               "hook again",
                                hook->program, hello->producer, state->producer);
 }
 
@@ -254,7 +255,7 @@ static aoticache_status read_answer(worker_place *worker, const char *directory,
     aoticache_process *process = &worker->process;
     size_t length = (size_t)((char *)memchr(process->bytes, '\n', process->size) - process->bytes);
     if (length + 1 != process->size)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook worker: its answer has more than one line");
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook worker: its response has more than one line");
     aoticache_status status = aoticache_protocol_read_answer(process->bytes, length, worker->last_id, "worker",
                                                              directory, ret_answer, ret_error);
     aoticache_process_take(process, length + 1);
@@ -398,7 +399,7 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     if (status == AOTICACHE_OK && ret_hook == NULL)
         status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK && all.workers > MAX_WORKERS)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d can be",
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d are allowed",
                                      (unsigned)all.workers, MAX_WORKERS);
     if (status == AOTICACHE_OK)
         status = aoticache_python_find(all.program, all.environment, &python, ret_error);

@@ -203,17 +203,17 @@ def read_lines(source, lines, parent):
 def named(torch, name, kind, what):
     value = getattr(torch, name, None)
     if not isinstance(value, kind):
-        raise Unsupported(f"this PyTorch knows no {what} {name!r}")
+        raise Unsupported(f"this PyTorch has no {what} {name!r}")
     return value
 
 
 def example_tensor(torch, spec):
     """Creates a tensor with the requested metadata. Its values do not matter: nothing is run with them."""
     if spec["layout"] != "strided":
-        raise Unsupported(f"layout {spec['layout']} of an argument: only strided tensors are served")
+        raise Unsupported(f"layout {spec['layout']} of an argument: only strided tensors are supported")
     sizes, strides = spec["sizes"], spec["strides"]
     if any(size < 0 for size in sizes) or any(stride < 0 for stride in strides) or len(sizes) != len(strides):
-        raise Unsupported(f"sizes {sizes} and strides {strides} are of no tensor")
+        raise Unsupported(f"sizes {sizes} and strides {strides} are not valid for a tensor")
     extent = 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
     dtype = named(torch, spec["dtype"], torch.dtype, "dtype")
     try:
@@ -232,7 +232,7 @@ def constant_tensor(torch, spec):
             data = bytearray(file.read())
         expected = tensor.numel() * tensor.element_size()
         if len(data) != expected:
-            raise ValueError(f"{spec['file']} has {len(data)} bytes, a constant of {expected} was announced")
+            raise ValueError(f"{spec['file']} has {len(data)} bytes, but a constant of {expected} bytes was announced")
         tensor.copy_(torch.frombuffer(data, dtype=tensor.dtype).reshape(tensor.shape))
     return tensor.to(spec["device"])
 
@@ -255,7 +255,7 @@ def plain_value(torch, spec):
         return named(torch, value, torch.layout, "layout")
     if kind == "memory_format":
         return named(torch, value, torch.memory_format, "memory format")
-    raise Unsupported(f"an argument of the kind {kind!r}")
+    raise Unsupported(f"an argument of the unsupported kind {kind!r}")
 
 
 def make_call(torch, request):
@@ -284,12 +284,12 @@ def make_call(torch, request):
 
     operator = find_operator(torch, request["operator"])
     if request["operator"].partition(".")[0] in OF_STORAGES:
-        raise Unsupported("it reaches beyond its tensors into their storages, of which a library has not the sizes")
+        raise Unsupported("it accesses storage beyond its tensors, whose size a library does not know")
     wanted = request.get("environment", {}).get("results")
     if wanted is None:
         refuse_mutation(torch, operator, request)
     elif wanted not in ("new", "all"):
-        raise Unsupported(f"results {wanted!r}: there are new and all")
+        raise Unsupported(f"results {wanted!r}: expected new or all")
     if isinstance(operator, torch._ops.OpOverloadPacket) and {"results", "numbers"} & set(request.get("environment", {})):
         operator = operator.default  # the pairs name the overload, the arguments do not
     numbers = number_arguments(torch, operator, request)
@@ -333,7 +333,7 @@ def rounded(torch, value, dtype):
         return value
     near = torch.tensor(value, dtype=torch.float64).to(dtype).item()
     if math.isinf(near) and not math.isinf(value):
-        raise Unsupported(f"{value} is beyond {dtype}")
+        raise Unsupported(f"{value} does not fit into {dtype}")
     return type(value)(near)
 
 
@@ -343,7 +343,7 @@ def number_arguments(torch, operator, request):
     if wanted is None:
         return set()
     if wanted != "tensors":
-        raise Unsupported(f"numbers {wanted!r}: there are only tensors")
+        raise Unsupported(f"numbers {wanted!r}: expected tensors")
     schema = getattr(operator, "default", operator)._schema
     kinds = ("number", "float", "Optional[number]", "Optional[float]")
     numbers = [(at, argument.name) for at, argument in enumerate(schema.arguments) if str(argument.type) in kinds]
@@ -379,7 +379,7 @@ def refuse_resizing(torch, call, inputs):
         try:
             call(*fakes)
         except Exception as error:
-            raise Unsupported(f"cannot be tried out without data: {describe(error)}") from error
+            raise Unsupported(f"cannot be run without data: {describe(error)}") from error
         for before, after in zip(inputs, fakes):
             if before.shape != after.shape or before.stride() != after.stride():
                 raise Unsupported(f"it resizes an argument of sizes {list(before.shape)} to {list(after.shape)}")
@@ -458,7 +458,7 @@ def target_flags(cpu_features, machine=None):
     """Returns the flags for a text such as "x86-64-v3" or "avx2,fma": -march= with the level, and options for single features."""
     machine = machine or platform.machine()
     if machine not in ("x86_64", "aarch64"):
-        raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {machine}")
+        raise Unsupported(f"compiling for less than this machine ({cpu_features}) is not supported on {machine}")
     options = {name: option for arch, name, _, option in FEATURES if option and arch == machine}
     tokens = [token for token in (token.strip() for token in cpu_features.split(",")) if token]
     if machine == "aarch64":
@@ -645,7 +645,7 @@ def answer_probes(torch):
 
 def used_features(recorded):
     if not recorded:
-        raise RuntimeError("the compiler's flags could not be seen, so what the library requires is unknown")
+        raise RuntimeError("the compiler's flags are not known, so the library's requirements are unknown")
     return sorted(set().union(*(macros_of(compiler, flags) for compiler, flags in recorded)))
 
 
@@ -851,7 +851,7 @@ def model_check(torch, program):
     try:
         return guards.make_check(torch, program, plain_module(program))
     except guards.Inexpressible as error:
-        raise Unsupported(f"which sizes the model takes cannot be said: {error}") from error
+        raise Unsupported(f"cannot describe the sizes that the model accepts: {error}") from error
 
 
 def plain_module(program):
@@ -884,10 +884,10 @@ def check_strides(torch, module, inputs, library):
         try:
             found = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(ones)
         except RuntimeError as error:
-            raise Unsupported(f"the strides of its results cannot be looked at: {describe(error)}") from error
+            raise Unsupported(f"cannot read the strides of its results: {describe(error)}") from error
     for one, other in zip(found, wanted):
         if one.stride() != other.stride():
-            raise Unsupported(f"its result has strides {one.stride()}, PyTorch's {other.stride()}")
+            raise Unsupported(f"its result has strides {one.stride()}, but PyTorch's has {other.stride()}")
 
 
 def remove_intermediates(directory, before, library):
@@ -919,7 +919,7 @@ def describe(error):
 
 def serve(torch, request):
     if request.get("protocol") != PROTOCOL:
-        raise Unsupported(f"protocol {request.get('protocol')!r}: this worker speaks {PROTOCOL}")
+        raise Unsupported(f"protocol {request.get('protocol')!r}: this worker supports {PROTOCOL}")
     start = time.monotonic()
     directory = os.path.realpath(request["directory"])
     before = set(os.listdir(directory))
@@ -976,7 +976,7 @@ def private_folder(path, name=None):
     """
     what = f"{name}={path}" if name else path
     if not os.path.isabs(path):
-        raise Untrusted(f"{what} is not an absolute path, and a worker has a working directory of its own")
+        raise Untrusted(f"{what} is not an absolute path, but a worker has another working directory")
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         path = os.path.realpath(path)  # a link could lead elsewhere the next time
@@ -985,7 +985,7 @@ def private_folder(path, name=None):
         raise Untrusted(f"{what}: {error.strerror}") from error
     if found.st_uid not in (os.geteuid(), 0):
         raise Untrusted(f"{what} belongs to user {found.st_uid}, not to user {os.geteuid()}, who would load code from it;"
-                        " name a folder of your own")
+                        " use a directory of your own")
     if found.st_mode & 0o022:
         raise Untrusted(f"{what} has mode {found.st_mode & 0o7777:04o}: others could put code there; chmod go-w {path}")
     check_parents(path, what)
@@ -1000,7 +1000,7 @@ def check_parents(path, what):
         path = os.path.dirname(path)
         mode = os.stat(path).st_mode
         if mode & 0o002 and not mode & 0o1000:
-            raise Untrusted(f"{what} lies in {path}, which everybody may change (mode {mode & 0o7777:04o})")
+            raise Untrusted(f"{what} is in {path}, which everyone may change (mode {mode & 0o7777:04o})")
 
 
 def temporary_folder():
@@ -1107,7 +1107,7 @@ if __name__ == "__main__":
         del sys.path[0]
     parser = argparse.ArgumentParser(description="Compiles kernels for libaoticache; docs/hooks.md has the protocol.")
     parser.add_argument("--once", action="store_true", help="answer one request, without a greeting, and exit")
-    parser.add_argument("--include", default="", help="the folder of libaoticache's headers")
+    parser.add_argument("--include", default="", help="the directory of libaoticache's headers")
     parser.add_argument("--runtime", default="", help="libaoticache_runtime.a")
     parser.add_argument("--torch-stub", default="", help="the empty libtorch_cpu.so that kernel libraries are linked with")
     options = parser.parse_args()

@@ -129,10 +129,10 @@ def own_half(torch, wrapper):
     own = wrapper[begin + len(interface) :]
     before = wrapper[:begin]
     if re.sub(r"#include <torch/csrc/inductor/aoti_include/(cpu|common)\.h>", "", before).strip():
-        raise NotSupported("the wrapper begins with something unknown")
+        raise NotSupported("the wrapper begins with unknown code")
     own = OF_THE_SHIM.sub("", own)
     if "#include" in own:
-        raise NotSupported("the wrapper includes headers of its own")
+        raise NotSupported("the wrapper includes other headers")
     return own
 
 
@@ -210,16 +210,16 @@ def check_graph(torch, graph, device_type):
     if device_type != "cpu":
         raise NotSupported(f"the kernel is for {device_type}")
     if options.package_cpp_only or not options.dynamic_linkage:
-        raise NotSupported("sources are wanted, or a library to link statically")
+        raise NotSupported("sources or a static library were requested")
     # Weights that are only returned (see compile_program() of the worker) do not affect the library's form.
     apart = not options.package_constants_in_so
     if options.package_constants_on_disk_format and not (apart and options.package_constants_on_disk_format == "pickle_weights"):
         raise NotSupported(f"weights on disk as {options.package_constants_on_disk_format}")
     if options.force_mmap_weights:
-        raise NotSupported("weights behind the library's code")
+        raise NotSupported("weights after the library's code")
     constants = [graph.get_original_value_of_constant(name) for name in graph.constants]
     if any(tensor.is_mkldnn or tensor.layout != torch.strided for tensor in constants):
-        raise NotSupported("constants in a layout of oneDNN's")
+        raise NotSupported("constants in a layout of oneDNN")
     if any(tensor.device.type != "cpu" for tensor in constants):
         raise NotSupported("constants on another device")
     if not apart and sum(tensor.untyped_storage().nbytes() for tensor in constants) > 1_000_000_000:
@@ -299,7 +299,7 @@ class Builder:
         with self.commands_replaced():
             result = build(kernel_text(kernels), list(files))
         if self.steps != ["compile", "link"]:
-            raise NotSupported("this PyTorch builds in other steps")
+            raise NotSupported("this PyTorch builds in different steps")
         self.used = True
         return result
 
@@ -394,6 +394,6 @@ class Builder:
         if self.with_cxx:
             unknown = unknown_symbols([*command, "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"])
         if unknown:
-            raise NotSupported(f"the code needs {min(unknown)}, which is in none of PyTorch's C functions")
+            raise NotSupported(f"the code needs {min(unknown)}, which is not one of PyTorch's C functions")
         os.unlink(exported)
         self.steps.append("link")

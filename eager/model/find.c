@@ -42,7 +42,7 @@ static bool is_usable(struct search *search, const aoticache_request *request, c
     const char *arch = aoticache_request_get_environment(request, "arch");
     const aoticache_device device = aoticache_request_device(request);
     if (arch == NULL || strcmp(arch, aoticache_cpu_arch()) != 0)
-        snprintf(search->other, sizeof search->other, "it was compiled for %.64s, this is %s",
+        snprintf(search->other, sizeof search->other, "it was compiled for %.64s, but this machine is %s",
                  arch != NULL ? arch : "nothing", aoticache_cpu_arch());
     else if (search->framework != NULL && strcmp(search->framework, framework) != 0)
         snprintf(search->other, sizeof search->other, "it was compiled by %.64s, not by %.64s", framework,
@@ -132,7 +132,7 @@ static aoticache_status say_why(aoticache_cache *cache, const struct search *sea
     struct names names = {.count = 0};
     struct foreign foreign = {.wanted = search->wanted, .by_key = search->by_key};
     if (search->other[0] != '\0')
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the model %.200s is here, but %s", search->wanted,
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "model %.200s is stored, but %s", search->wanted,
                                    search->other);
     aoticache_status status = aoticache_cache_list(cache, AOTICACHE_MODEL_OP, NULL, find_foreign, &foreign, ret_error);
     if (status == AOTICACHE_OK && !foreign.found && search->by_key)
@@ -145,12 +145,12 @@ static aoticache_status say_why(aoticache_cache *cache, const struct search *sea
             aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &foreign.requirements);
         aoticache_cpu_features_format(&features, lacking, sizeof lacking);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the model %.200s needs what this CPU does not have: %s", search->wanted, lacking);
+                                   "model %.200s needs CPU features that this CPU lacks: %s", search->wanted, lacking);
     }
     aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, add_name, &names, NULL);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no model is called %.200s in %.200s%s%s",
-                               search->wanted, aoticache_cache_directory(cache),
-                               names.count > 0 ? "; there are " : ", nor any other", names.text);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no model named %.200s in %.200s%s%s", search->wanted,
+                               aoticache_cache_directory(cache),
+                               names.count > 0 ? "; there are " : ", which has no models", names.text);
 }
 
 static bool is_key(const char *text)
@@ -182,8 +182,9 @@ aoticache_status aoticache_model_find(aoticache_cache *cache, const char *name_o
     if (search.best.entry_id == 0)
         return say_why(cache, &search, ret_error);
     if (search.by_key && search.keys > 1)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s begins the keys of %zu models: give more digits",
-                                   name_or_key, search.keys);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s is the beginning of the keys of %zu models: use more digits", name_or_key,
+                                   search.keys);
     *ret_found = search.best;
     return AOTICACHE_OK;
 }

@@ -92,7 +92,7 @@ static aoticache_status open_entry(aoticache_cache *cache, const char *name_or_k
     return status != AOTICACHE_NOT_FOUND
                ? status
                : aoticache_error_set(ret_error, status,
-                                     "the model %.200s was stored, but its files are damaged or gone: compile it again",
+                                     "model %.200s is stored, but its files are damaged or missing: compile it again",
                                      name_or_key);
 }
 

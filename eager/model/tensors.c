@@ -73,7 +73,7 @@ static aoticache_status read_place(const json_t *item, int64_t **dims, aoticache
     if (!aoticache_json_text_is_plain(tensor->name))
         return corrupt(NULL, "its name has control characters", ret_error);
     if (dtype == NULL || aoticache_dtype_parse(dtype, &tensor->dtype) != AOTICACHE_OK)
-        return corrupt(tensor->name, "its dtype is not known", ret_error);
+        return corrupt(tensor->name, "unknown dtype", ret_error);
     const size_t ndim = json_array_size(sizes);
     if (!json_is_array(sizes) || !json_is_array(strides) || ndim != json_array_size(strides) ||
         ndim > AOTICACHE_MODEL_MAX_DIMS)
@@ -112,8 +112,8 @@ static aoticache_status read_list(aoticache_model_tensors *tensors, aoticache_er
     aoticache_status status = AOTICACHE_OK;
     if (json_integer_value(json_object_get(tensors->tree, "format")) != FORMAT || !json_is_array(list))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the model was stored by another version of libaoticache, in a format that is not "
-                                   "known here; compile it again");
+                                   "the model was stored by another version of libaoticache, in an unknown "
+                                   "format; compile it again");
     tensors->dims = calloc(2 * count_dims(list) + 1, sizeof *tensors->dims);
     tensors->places = calloc(json_array_size(list) + 1, sizeof *tensors->places);
     if (tensors->dims == NULL || tensors->places == NULL)
@@ -143,7 +143,7 @@ static aoticache_status read_text(int fd, char **ret_text, size_t *ret_size, aot
             continue;
         if (got <= 0)
             return got < 0 ? aoticache_error_set_errno(ret_error, errno, "cannot read " AOTICACHE_WEIGHTS_LIST)
-                           : corrupt(AOTICACHE_WEIGHTS_LIST, "it became shorter", ret_error);
+                           : corrupt(AOTICACHE_WEIGHTS_LIST, "it became shorter while it was read", ret_error);
         done += (size_t)got;
     }
     *ret_text = steal_ptr(&text);

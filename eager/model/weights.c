@@ -121,7 +121,8 @@ static aoticache_status find_stored(aoticache_model_weights *weights, const char
         return status;
     if (place->offset > file->size || place->tensor.bytes > file->size - place->offset)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "%.200s: the weight %.200s needs bytes %llu to %llu of %.64s, which has %zu",
+                                   "%.200s: the weight %.200s needs bytes %llu to %llu of %.64s, which has %zu "
+                                   "bytes",
                                    weights->model, place->tensor.name, (unsigned long long)place->offset,
                                    (unsigned long long)(place->offset + place->tensor.bytes), file->name, file->size);
     *ret_data = file->bytes + place->offset;
@@ -152,7 +153,7 @@ static aoticache_status compare(const aoticache_model_weights *weights, const ch
         return AOTICACHE_OK;
     format_shape(given->dtype, given->ndim, given->sizes, here, sizeof here);
     format_shape(tensor->dtype, tensor->ndim, tensor->sizes, there, sizeof there);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: the tensor %.200s is %s; the model %.100s has %s",
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: tensor %.200s is %s, but model %.100s has %s",
                                path, tensor->name, here, weights->model, there);
 }
 
@@ -260,10 +261,11 @@ static aoticache_status refuse_missing(const aoticache_model_weights *weights, c
         used += written > 0 && used + (size_t)written < sizeof names ? (size_t)written : 0;
     }
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%.200s: %zu weights have no value: %s%s. They are not stored with it%s%.200s%s",
+                               "%.200s: %zu weights have no value: %s%s. They are not stored with the "
+                               "model%s%.200s%s",
                                weights->model, weights->missing, names, weights->missing > named ? ", ..." : "",
                                path != NULL ? " and not in " : "", path != NULL ? path : "",
-                               path != NULL ? "" : "; give a file of weights, or open it by a name");
+                               path != NULL ? "" : "; specify a file of weights, or open the model by a name");
 }
 
 static aoticache_status add_tensors(aoticache_model_weights *weights, const char *directory,
@@ -284,7 +286,7 @@ static aoticache_status add_tensors(aoticache_model_weights *weights, const char
     if (options->weights != NULL && used == 0 && weights->list.count > 0)
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID,
-            "%.300s has no tensor of the model %.100s: the file begins with %.100s, the model with %.100s",
+            "%.300s has no tensor of model %.100s: the file begins with %.100s, the model with %.100s",
             options->weights, weights->model, weights->given.count > 0 ? weights->given.tensors[0].name : "nothing",
             weights->list.places[0].tensor.name);
     if (weights->missing > 0 && !options->partial_weights)

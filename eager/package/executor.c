@@ -112,8 +112,9 @@ static aoticache_status give_results(const aoticache_executor_node *node, const 
     const char *op = aoticache_operator_name(node->op);
     const AtenTensorHandle *to = call->tensors + node->input_count;
     if (stack->count != node->return_count)
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: its kernel left %zu results, the schema has %u",
-                                   op, stack->count, node->return_count);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                                   "%s: its kernel returned %zu results, but the schema has %u", op, stack->count,
+                                   node->return_count);
     for (uint32_t i = 0; i < node->output_count; i++) {
         const aoticache_executor_output *output = &node->outputs[i];
         const aoticache_value *value = &stack->values[i];
@@ -121,7 +122,7 @@ static aoticache_status give_results(const aoticache_executor_node *node, const 
             continue;
         if (is_list(value) != output->is_list || (output->is_list && value->count != output->count))
             return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
-                                       "%s: result %u is a %s of %u, the model was compiled for %s%u", op, i,
+                                       "%s: result %u is a %s of %u; the model was compiled for %s%u", op, i,
                                        aoticache_value_kind_name(value->kind), is_list(value) ? value->count : 1,
                                        output->is_list ? "a list of " : "", output->count);
         for (uint32_t k = 0; k < output->count; k++) {
@@ -140,7 +141,7 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
     aoticache_dispatch_guard guard;
     cleanup_free frame *to = frame_new(node);
     if (to == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its arguments",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its arguments",
                                    aoticache_operator_name(node->op));
     aoticache_stack stack = {
         .values = to->values, .count = node->argument_count, .capacity = AOTICACHE_EXECUTOR_MAX_VALUES};
@@ -180,13 +181,13 @@ static aoticache_status executor_run(AOTIProxyExecutorHandle handle, const aotic
     const aoticache_executor *executor = (const aoticache_executor *)(const void *)handle;
     if (call->node < 0 || (size_t)call->node >= executor->node_count)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "the model calls node %d of its operators, and its package has %zu", call->node,
+                                   "the model calls node %d of its operators, but its package has %zu", call->node,
                                    executor->node_count);
     const aoticache_executor_node *node = &executor->nodes[call->node];
     if (call->int_count < 0 || call->tensor_count < 0 || (uint32_t)call->tensor_count != node->tensor_count ||
         ((uint32_t)call->int_count != node->int_count && !passes_fixed_integers(node, call)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: the model passes %d integers and %d tensors, and its package says %u and %u",
+                                   "%s: the model passes %d integers and %d tensors, but its package says %u and %u",
                                    aoticache_operator_name(node->op), call->int_count, call->tensor_count,
                                    node->int_count, node->tensor_count);
     return run_node(node, call, ret_error);
@@ -210,16 +211,16 @@ aoticache_status aoticache_executor_create(aoticache_dispatcher *dispatcher, con
     aoticache_executor *executor = calloc(1, sizeof *executor);
     if (executor == NULL || dispatcher == NULL) {
         free(executor);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the package's operators");
     }
     executor->handle.run = executor_run;
     executor->tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem);
     aoticache_status status = AOTICACHE_OK;
     if (executor->tree == NULL && aoticache_json_is_out_of_memory(&problem))
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the package's operators");
     else if (executor->tree == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "the package's operators are not JSON, line %d",
-                                     problem.line);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "the list of the package's operators is not valid JSON, line %d", problem.line);
     else
         status = aoticache_executor_read_nodes(executor, dispatcher, ret_error);
     if (status == AOTICACHE_OK)
@@ -247,7 +248,7 @@ static aoticache_status open_nodes(const char *directory, int *ret_fd, aoticache
             continue;
         if (*ret_fd >= 0)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "the package has two files of operators for one library, %s one of them",
+                                       "the package has two lists of operators for one library, one of them is %s",
                                        entry->d_name);
         *ret_fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
         if (*ret_fd < 0)
@@ -261,19 +262,21 @@ static aoticache_status read_text(int fd, char **ret_text, size_t *ret_size, aot
     struct stat found;
     size_t got = 0;
     if (fstat(fd, &found) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot read the package's operators");
+        return aoticache_error_set_errno(ret_error, errno, "cannot read the list of the package's operators");
     if (found.st_size < 0 || (uint64_t)found.st_size > AOTICACHE_EXECUTOR_MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the package's operators are %lld bytes, %u at most",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "the list of the package's operators has %lld bytes; at most %u are allowed",
                                    (long long)found.st_size, AOTICACHE_EXECUTOR_MAX_BYTES);
     cleanup_free char *text = malloc((size_t)found.st_size + 1);
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the package's operators");
     while (got < (size_t)found.st_size) {
         ssize_t now = pread(fd, text + got, (size_t)found.st_size - got, (off_t)got);
         if (now < 0 && errno == EINTR)
             continue;
         if (now <= 0)
-            return aoticache_error_set_errno(ret_error, now < 0 ? errno : EIO, "cannot read the package's operators");
+            return aoticache_error_set_errno(ret_error, now < 0 ? errno : EIO,
+                                             "cannot read the list of the package's operators");
         got += (size_t)now;
     }
     *ret_text = steal_ptr(&text);

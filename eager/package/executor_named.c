@@ -115,7 +115,7 @@ static aoticache_status push_list(aoticache_stack *stack, AtenTensorHandle *resu
     if (list.as.outputs == NULL) {
         for (uint32_t i = 0; i < count; i++)
             aoticache_tensor_free(results[i]);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of %u tensors", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of %u tensors", count);
     }
     memcpy(list.as.outputs, results, count * sizeof(AtenTensorHandle));
     stack->values[stack->count++] = list;

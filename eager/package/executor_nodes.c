@@ -41,7 +41,7 @@ static aoticache_status fail_node(const reading *at, const char *what)
 
 static aoticache_status fail_memory(const reading *at)
 {
-    return aoticache_error_set(at->ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
+    return aoticache_error_set(at->ret_error, AOTICACHE_NO_MEMORY, "out of memory for the package's operators");
 }
 
 static aoticache_status fail_argument(const reading *at, const char *kind)
@@ -308,7 +308,7 @@ static aoticache_status check_inputs(const reading *at, const json_t *inputs)
     size_t i;
     json_t *input;
     if (!json_is_array(inputs) || json_array_size(inputs) > at->node->argument_count)
-        return fail_node(at, "it has no list of inputs, or more than the operator takes");
+        return fail_node(at, "it has no list of inputs, or more inputs than the operator has");
     json_array_foreach(inputs, i, input)
     {
         const char *name = json_string_value(json_object_get(input, "name"));
@@ -318,7 +318,7 @@ static aoticache_status check_inputs(const reading *at, const json_t *inputs)
         if (argument == NULL || argument->is_given)
             return aoticache_error_set(at->ret_error, AOTICACHE_INVALID,
                                        "node %zu of the package's operators, %s: %s input %s", at->number, at->op,
-                                       argument == NULL ? "the operator that is registered here has no" : "twice the",
+                                       argument == NULL ? "the operator that is registered here has no" : "duplicate",
                                        printable(name));
         argument->is_given = true;
     }
@@ -342,7 +342,7 @@ static aoticache_status read_arguments(reading *at, const json_t *inputs)
         argument->value = at->node->defaults[i];
         if (argument->value.kind == AOTICACHE_VALUE_OTHER)
             status = aoticache_error_set(at->ret_error, AOTICACHE_INVALID,
-                                         "node %zu of the package's operators, %s: argument %.100s is missing, and has "
+                                         "node %zu of the package's operators, %s: argument %.100s is missing and has "
                                          "no default",
                                          at->number, at->op, at->argument->name);
     }
@@ -378,7 +378,7 @@ static aoticache_status read_outputs(reading *at, const json_t *outputs)
     aoticache_executor_node *node = at->node;
     aoticache_status status = AOTICACHE_OK;
     if (!json_is_array(outputs) || json_array_size(outputs) > node->return_count)
-        return fail_node(at, "it has no list of results, or more than the operator gives");
+        return fail_node(at, "it has no list of results, or more results than the operator has");
     node->output_count = (uint32_t)json_array_size(outputs);
     node->tensor_count = node->input_count;
     for (uint32_t i = 0; status == AOTICACHE_OK && i < node->output_count; i++) {
@@ -425,8 +425,8 @@ static aoticache_status copy_schema(const reading *at)
     if (node->argument_count > AOTICACHE_EXECUTOR_MAX_VALUES || node->return_count > AOTICACHE_EXECUTOR_MAX_VALUES ||
         aoticache_schema_is_vararg(node->schema) || aoticache_schema_is_varret(node->schema))
         return aoticache_error_set(at->ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: more than %d arguments or results, or any number of them, are not supported "
-                                   "without PyTorch",
+                                   "%s: more than %d arguments or results, or a variable number of them, is not "
+                                   "supported without PyTorch",
                                    at->op, AOTICACHE_EXECUTOR_MAX_VALUES);
     node->defaults = aoticache_default_values_create(node->schema);
     node->arguments = calloc(node->argument_count + 1u, sizeof *node->arguments);
@@ -474,7 +474,7 @@ static aoticache_status find_operators(aoticache_executor *executor, aoticache_d
             json_string_value(json_object_get(json_object_get(json_array_get(nodes, i), "node"), "target"));
         aoticache_operator *op = NULL;
         if (target == NULL || target[0] == '\0')
-            return fail_node(&at, "it names no operator");
+            return fail_node(&at, "it has no operator name");
         aoticache_status status = aoticache_dispatcher_find(dispatcher, target, &op, NULL);
         if (status == AOTICACHE_NO_MEMORY)
             return fail_memory(&at);
@@ -502,10 +502,10 @@ aoticache_status aoticache_executor_read_nodes(aoticache_executor *executor, aot
     const json_t *nodes = json_object_get(executor->tree, "nodes");
     if (!json_is_array(nodes))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "the package's operators are no JSON object with nodes");
+                                   "the list of the package's operators is not a JSON object with nodes");
     executor->nodes = calloc(json_array_size(nodes) + 1, sizeof *executor->nodes);
     if (executor->nodes == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the package's operators");
     executor->node_count = json_array_size(nodes);
     aoticache_status status = find_operators(executor, dispatcher, nodes, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < executor->node_count; i++) {

@@ -67,12 +67,11 @@ static aoticache_status check_model(const aoticache_package_source *source, cons
     int32_t asked, compiled;
     if (!aoticache_package_is_for_this_machine(model))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: the model %s was compiled for %.64s; this is %s", source->path, model->name,
-                                   model->machine, aoticache_cpu_arch());
+                                   "%s: model %s was compiled for %.64s, but this machine is %s", source->path,
+                                   model->name, model->machine, aoticache_cpu_arch());
     if (device_type_of(options->device, &asked) && device_type_of(model->device, &compiled) && asked != compiled)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: the model %s was compiled for %.64s, not for %s", source->path, model->name,
-                                   model->device, options->device);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: model %s was compiled for %.64s, not for %s",
+                                   source->path, model->name, model->device, options->device);
     return AOTICACHE_OK;
 }
 
@@ -83,7 +82,7 @@ aoticache_status aoticache_package_refuse_cpu(const char *where, const char *mod
     aoticache_cpu_features lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), requirements);
     aoticache_cpu_features_format(&lacking, names, sizeof names);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "%s: the model %s needs what this CPU does not have: %s", where, model, names);
+                               "%s: model %s needs CPU features that this CPU lacks: %s", where, model, names);
 }
 
 static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_source *source,

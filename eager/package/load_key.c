@@ -66,7 +66,7 @@ static aoticache_status read_request(aoticache_cache *cache, const aoticache_dig
     if (manifest == NULL && aoticache_json_is_out_of_memory(&problem))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the manifest of a package");
     if (manifest == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the manifest of a package is not JSON");
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the manifest of a package is not valid JSON");
     status = decode_request(json_string_value(json_object_get(manifest, "encoding")), ret_request, ret_error);
     json_decref(manifest);
     if (status == AOTICACHE_INVALID)
@@ -82,7 +82,7 @@ static aoticache_status find_request(aoticache_cache *cache, const char *hex, st
     if (status != AOTICACHE_OK)
         return status;
     if (!stored.found)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no package is stored under the key %s", hex);
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no package with the key %s is stored", hex);
     if (!stored.is_package)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the key of %s, not of a package", hex,
                                    stored.op);
@@ -96,14 +96,13 @@ static aoticache_status find_by_request(aoticache_cache *cache, const char *hex,
 {
     const char *arch = aoticache_request_get_environment(request, "arch");
     if (aoticache_request_get_environment(request, "inputs") == NULL)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_UNSUPPORTED,
-            "the package %.12s was stored by an older version, which did not note what its inputs "
-            "must be like; add the package again",
-            hex);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "package %.12s was stored by an older version, which did not record what its "
+                                   "inputs must be; add the package again",
+                                   hex);
     if (arch == NULL || strcmp(arch, aoticache_cpu_arch()) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the package %.12s was compiled for %s; this is %s", hex,
+                                   "package %.12s was compiled for %s, but this machine is %s", hex,
                                    arch != NULL ? arch : "nothing", aoticache_cpu_arch());
     aoticache_status status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
     if (status != AOTICACHE_NOT_FOUND)
@@ -111,7 +110,7 @@ static aoticache_status find_by_request(aoticache_cache *cache, const char *hex,
     if (!aoticache_cpu_features_include(aoticache_cpu_features_get(), &stored->requirements))
         return aoticache_package_refuse_cpu("the cache", report->model, &stored->requirements, ret_error);
     return aoticache_error_set(ret_error, status,
-                               "the package %s was stored, but its files are damaged or gone: add it again", hex);
+                               "package %s is stored, but its files are damaged or missing: add it again", hex);
 }
 
 aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aoticache_key *key,

@@ -66,7 +66,7 @@ aoticache_status aoticache_package_source_check(const aoticache_package_source *
     if (now.st_size == then->st_size && now.st_mtim.tv_sec == then->st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == then->st_mtim.tv_nsec)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "the package %s was changed while it was read; try again",
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "the package %s was changed while it was being read; try again",
                                source->path);
 }
 
@@ -100,9 +100,8 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
 {
     aoticache_device device;
     if (aoticache_device_parse(model->device, &device) != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: the model %s is for the device %.64s, which is not known", source->path,
-                                   model->name, model->device);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: model %s is for the unknown device %.64s",
+                                   source->path, model->name, model->device);
     return aoticache_package_request_create(source->digest, model->name, device.type, model->machine, ret_request,
                                             ret_error);
 }
@@ -176,7 +175,7 @@ static aoticache_status list_pairs(const char *text, const char *key, aoticache_
     if (!json_is_object(object)) {
         json_decref(object);
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "the metadata kept of the package %s is no JSON object", key);
+                                   "the stored metadata of the package %s is not a JSON object", key);
     }
     const char *name;
     json_t *value;
@@ -255,8 +254,8 @@ static aoticache_status add_word(const char *word, size_t length, aoticache_cpu_
     }
     if (length >= sizeof lower || aoticache_cpu_features_parse(text, &added, NULL) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the package says that its code needs %.*s of the CPU, which is not known here: say "
-                                   "what it requires when it is added",
+                                   "the package says that its code needs %.*s, which is not a known CPU feature: "
+                                   "specify the requirements when you add it",
                                    length < 64 ? (int)length : 64, word);
     for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
         features->words[i] |= added.words[i];

@@ -177,10 +177,10 @@ static aoticache_status add_request(aoticache_cache *cache, aoticache_package_so
         status = aoticache_package_obtain(cache, source, model, request, requirements, &artifact, report, ret_error);
     aoticache_artifact_unref(artifact);
     if (status == AOTICACHE_OK && !report->stored)
-        status = aoticache_error_set(
-            ret_error, aoticache_cache_is_read_only(cache) ? AOTICACHE_DENIED : AOTICACHE_IO,
-            "%s: the model %s cannot be stored in %s%s", source->path, model->name, aoticache_cache_directory(cache),
-            aoticache_cache_is_read_only(cache) ? ": it cannot be written" : "; the log says why");
+        status = aoticache_error_set(ret_error, aoticache_cache_is_read_only(cache) ? AOTICACHE_DENIED : AOTICACHE_IO,
+                                     "%s: model %s cannot be stored in %s%s", source->path, model->name,
+                                     aoticache_cache_directory(cache),
+                                     aoticache_cache_is_read_only(cache) ? ": it is not writable" : "; see the log");
     return status;
 }
 

@@ -44,7 +44,7 @@ static aoticache_status open_weights(const aoticache_artifact *artifact, int *re
             continue;
         if (*ret_fd >= 0)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "the package has two files of weights for one library, %s one of them",
+                                       "the package has two files of weights for one library, one of them is %s",
                                        entry->d_name);
         *ret_fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
         if (*ret_fd < 0)

@@ -100,11 +100,10 @@ static aoticache_status list_constants(const aoticache_runner *runner, const cha
 
 static aoticache_status refuse_unknown(const char *path, const char *name, aoticache_error *ret_error)
 {
-    return aoticache_error_set(
-        ret_error, AOTICACHE_INVALID,
-        "%.300s: the tensor %.200s is not a constant of the model. PyTorch may have folded it, or written "
-        "it into the code; if it does not matter, say that unknown ones are to be ignored",
-        path, name);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "%.300s: tensor %.200s is not a constant of the model. PyTorch may have folded "
+                               "it or written it into the code; if it does not matter, ignore unknown tensors",
+                               path, name);
 }
 
 /* Adds one pair for all constants of a name. */

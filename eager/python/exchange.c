@@ -66,7 +66,7 @@ static bool check_strides(const foreign *array)
 {
     for (int64_t i = 0; i < array->ndim; i++)
         if (array->strides[i] < 0 && array->sizes[i] > 1) {
-            PyErr_Format(PyExc_ValueError, "%s: dimension %lld has a negative stride; give a copy", array->what,
+            PyErr_Format(PyExc_ValueError, "%s: dimension %lld has a negative stride; pass a copy", array->what,
                          (long long)i);
             return false;
         }
@@ -167,22 +167,21 @@ static bool read_buffer(const Py_buffer *buffer, foreign *array)
     array->is_read_only = buffer->readonly != 0;
     array->dtype = dtype_of_format(format, buffer->itemsize);
     if (array->ndim > MAX_DIMS)
-        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; a tensor has %d at most", array->what,
-                            buffer->ndim, MAX_DIMS) != NULL;
+        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; at most %d are allowed", array->what, buffer->ndim,
+                            MAX_DIMS) != NULL;
     if (array->dtype < 0 && (format[0] == '>' || format[0] == '!'))
-        return PyErr_Format(PyExc_ValueError, "%s is in big-endian order ('%s'); give it in the machine's order",
-                            array->what, format) != NULL;
+        return PyErr_Format(PyExc_ValueError, "%s has big-endian elements ('%s'); pass native-endian ones", array->what,
+                            format) != NULL;
     if (array->dtype < 0)
         return PyErr_Format(PyExc_TypeError, "%s has elements of the format '%s', which no dtype of a tensor has",
                             array->what, format) != NULL;
     for (int64_t i = 0; i < array->ndim; i++) {
         array->sizes[i] = buffer->shape[i];
         if (buffer->strides[i] % buffer->itemsize != 0 && buffer->shape[i] > 1)
-            return PyErr_Format(
-                       PyExc_ValueError,
-                       "%s: dimension %lld has a stride of %zd bytes, which is not a whole number of elements (of "
-                       "%zd bytes); give a copy",
-                       array->what, (long long)i, buffer->strides[i], buffer->itemsize) != NULL;
+            return PyErr_Format(PyExc_ValueError,
+                                "%s: dimension %lld has a stride of %zd bytes, which is not a multiple of the "
+                                "element size (%zd bytes); pass a copy",
+                                array->what, (long long)i, buffer->strides[i], buffer->itemsize) != NULL;
         array->strides[i] = buffer->strides[i] / buffer->itemsize;
     }
     return true;
@@ -197,7 +196,7 @@ static void prefix_exception(const char *what, PyObject *object)
     if (name == NULL)
         PyErr_Clear();
     else
-        PyErr_Format(PyExc_TypeError, "%s (%U) gives no access to its memory: %S", what, name,
+        PyErr_Format(PyExc_TypeError, "%s (%U) does not give access to its memory: %S", what, name,
                      value != NULL ? value : Py_None);
     if (name == NULL)
         PyErr_Restore(type, value, traceback);
@@ -228,17 +227,18 @@ static bool read_dlpack(const dlpack_tensor *from, bool is_read_only, foreign *a
     array->is_read_only = is_read_only;
     array->dtype = -1;
     if (from->device.type != DLPACK_CPU && from->device.type != DLPACK_CUDA_HOST)
-        return PyErr_Format(PyExc_ValueError, "%s is not in the memory of the CPU (DLPack's device %d)", array->what,
+        return PyErr_Format(PyExc_ValueError, "%s is not in CPU memory (DLPack device %d)", array->what,
                             (int)from->device.type) != NULL;
     if (from->ndim < 0 || from->ndim > MAX_DIMS)
-        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; a tensor has %d at most", array->what,
+        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; at most %d are allowed", array->what,
                             (int)from->ndim, MAX_DIMS) != NULL;
     for (size_t i = 0; i < DLPACK_DTYPE_COUNT && from->dtype.lanes == 1; i++)
         if (runtime_dlpack_dtypes[i].code == from->dtype.code && runtime_dlpack_dtypes[i].bits == from->dtype.bits)
             array->dtype = runtime_dlpack_dtypes[i].dtype;
     if (array->dtype < 0)
-        return PyErr_Format(PyExc_TypeError, "%s has a dtype that no tensor has (DLPack's code %d, %d bits, %d lanes)",
-                            array->what, (int)from->dtype.code, (int)from->dtype.bits, (int)from->dtype.lanes) != NULL;
+        return PyErr_Format(PyExc_TypeError,
+                            "%s has a dtype that tensors do not have (DLPack code %d, %d bits, %d lanes)", array->what,
+                            (int)from->dtype.code, (int)from->dtype.bits, (int)from->dtype.lanes) != NULL;
     int64_t numel = 1;
     for (int64_t i = array->ndim - 1; i >= 0; i--) {
         array->sizes[i] = from->shape[i];
@@ -256,7 +256,7 @@ static bool take_capsule(runtime_tensor *tensor, PyObject *capsule, foreign *arr
         return false;
     const dlpack_versioned *versioned = managed;
     if (is_versioned && versioned->major != 1)
-        return PyErr_Format(PyExc_BufferError, "%s speaks DLPack %u.%u; this is 1", array->what,
+        return PyErr_Format(PyExc_BufferError, "%s uses DLPack %u.%u; expected version 1", array->what,
                             (unsigned)versioned->major, (unsigned)versioned->minor) != NULL;
     tensor->managed = managed;
     tensor->is_versioned = is_versioned;

@@ -63,7 +63,9 @@ int runtime_get_buffer(PyObject *self, Py_buffer *view, int flags)
     const size_t item = aoticache_dtype_size(of->dtype);
     view->obj = NULL;
     if (format == NULL)
-        return PyErr_Format(PyExc_BufferError, "the buffer protocol has no %s: use __dlpack__, or .view() for its bits",
+        return PyErr_Format(PyExc_BufferError,
+                            "the buffer protocol does not support %s: use __dlpack__, or .view() for its "
+                            "bits",
                             aoticache_dtype_name(of->dtype)),
                -1;
     if ((flags & PyBUF_WRITABLE) != 0 && tensor->is_read_only)
@@ -161,7 +163,7 @@ static bool fill_dlpack(const aoticache_tensor_view *view, dlpack_tensor *ret_te
             ret_tensor->dtype.bits = runtime_dlpack_dtypes[i].bits;
             return true;
         }
-    PyErr_Format(PyExc_BufferError, "DLPack has no %s", aoticache_dtype_name(view->dtype));
+    PyErr_Format(PyExc_BufferError, "DLPack does not support %s", aoticache_dtype_name(view->dtype));
     return false;
 }
 
@@ -170,7 +172,7 @@ static PyObject *make_capsule(PyObject *self, bool is_versioned)
     const runtime_tensor *tensor = (runtime_tensor *)self;
     dlpack_tensor filled;
     if (tensor->is_read_only && !is_versioned)
-        return PyErr_Format(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot say");
+        return PyErr_Format(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot express");
     if (!fill_dlpack(&tensor->view, &filled))
         return NULL;
     export *made = calloc(1, sizeof *made);
@@ -202,9 +204,9 @@ PyObject *runtime_dlpack(PyObject *self, PyObject *arguments, PyObject *keywords
 {
     int major = 0, minor = 0, device = DLPACK_CPU, id = 0;
     if (PyTuple_Size(arguments) != 0)
-        return PyErr_Format(PyExc_TypeError, "__dlpack__() takes keyword arguments alone");
+        return PyErr_Format(PyExc_TypeError, "__dlpack__() only takes keyword arguments");
     if (!is_none(keywords, "stream"))
-        return PyErr_Format(PyExc_BufferError, "memory of the CPU has no streams");
+        return PyErr_Format(PyExc_BufferError, "CPU memory has no streams");
     if (!is_none(keywords, "max_version") &&
         !PyArg_ParseTuple(PyDict_GetItemString(keywords, "max_version"), "ii", &major, &minor))
         return NULL;
@@ -212,9 +214,9 @@ PyObject *runtime_dlpack(PyObject *self, PyObject *arguments, PyObject *keywords
         !PyArg_ParseTuple(PyDict_GetItemString(keywords, "dl_device"), "ii", &device, &id))
         return NULL;
     if (device != DLPACK_CPU)
-        return PyErr_Format(PyExc_BufferError, "the tensor is in the memory of the CPU, and is not copied elsewhere");
+        return PyErr_Format(PyExc_BufferError, "the tensor is in CPU memory and is not copied to another device");
     if (!is_none(keywords, "copy") && PyDict_GetItemString(keywords, "copy") == (PyObject *)(void *)&_Py_TrueStruct)
-        return PyErr_Format(PyExc_BufferError, "__dlpack__() makes no copies");
+        return PyErr_Format(PyExc_BufferError, "__dlpack__() does not copy");
     return make_capsule(self, major >= 1);
 }
 

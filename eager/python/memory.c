@@ -67,7 +67,7 @@ int32_t runtime_dtype_of(PyObject *name)
         return -1;
     if (aoticache_dtype_parse(text, &dtype) == AOTICACHE_OK)
         return dtype;
-    PyErr_Format(PyExc_ValueError, "there is no dtype '%s'", text);
+    PyErr_Format(PyExc_ValueError, "unknown dtype '%s'", text);
     return -1;
 }
 

@@ -21,13 +21,12 @@ static aoticache_status check_model(aoticache_runner *runner, const char *device
     const aoticache_library *library = aoticache_runner_library(runner);
     if (strncmp(device, "cpu", 3) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the model is for the device %s; aoticache.runtime runs models for the CPU", device);
+                                   "the model is for device %s, but aoticache.runtime runs models for the CPU", device);
     if (aoticache_library_needs_proxy_executor(library) &&
         aoticache_library_torch_kind(library) == AOTICACHE_TORCH_LIBTORCH)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_UNSUPPORTED,
-            "the model calls operators of PyTorch by way of its proxy executor: in a process with "
-            "PyTorch load it with torch._inductor.aoti_load_package()");
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "the model calls PyTorch operators through its proxy executor: load it in a "
+                                   "process with PyTorch, with torch._inductor.aoti_load_package()");
     return AOTICACHE_OK;
 }
 

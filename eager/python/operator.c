@@ -63,7 +63,7 @@ static aoticache_status create_holder(runtime_operator *made, const char *name, 
     aoticache_status status = aoticache_cache_list_stored(cache, name, 0, look_at_kernel, &search, ret_error);
     if (status == AOTICACHE_OK && search.newest == 0)
         status = aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                                     "the cache %.400s has no kernel of %.200s%s%.100s that this machine can run",
+                                     "cache %.400s has no kernel of %.200s%s%.100s that this machine can run",
                                      aoticache_cache_directory(cache), name, framework != NULL ? " of " : "",
                                      framework != NULL ? framework : "");
     options.cache = cache;

@@ -179,7 +179,7 @@ static PyObject *to_numpy(PyObject *self, PyObject *unused)
     PyObject *asarray = numpy != NULL ? PyObject_GetAttrString(numpy, "asarray") : NULL;
     PyObject *array = NULL;
     if (asarray != NULL && runtime_buffer_format(view_of(self)->dtype) == NULL)
-        PyErr_Format(PyExc_TypeError, "NumPy has no %s; .view() reads the bits as a dtype that it has",
+        PyErr_Format(PyExc_TypeError, "NumPy does not support %s; .view() reads the bits as a dtype that it supports",
                      aoticache_dtype_name(view_of(self)->dtype));
     else if (asarray != NULL)
         array = PyObject_CallFunctionObjArgs(asarray, self, NULL);
@@ -213,26 +213,27 @@ static Py_ssize_t length(PyObject *self)
 {
     if (view_of(self)->ndim > 0)
         return view_of(self)->sizes[0];
-    PyErr_Format(PyExc_TypeError, "a tensor without dimensions has no length");
+    PyErr_Format(PyExc_TypeError, "a zero-dimensional tensor has no length");
     return -1;
 }
 
 static PyMethodDef methods[] = {
-    {"tolist", tolist, METH_NOARGS, "The elements as nested lists of Python's numbers; of no dimensions, the number."},
-    {"item", item, METH_NOARGS, "The only element, as a number of Python's."},
-    {"numpy", to_numpy, METH_NOARGS, "An array of NumPy's over the same memory."},
+    {"tolist", tolist, METH_NOARGS,
+     "The elements as nested lists of Python numbers; a number for a "
+     "zero-dimensional tensor."},
+    {"item", item, METH_NOARGS, "The only element, as a Python number."},
+    {"numpy", to_numpy, METH_NOARGS, "A NumPy array over the same memory."},
     {"view", view, METH_O, "view(dtype): the same memory, read as another dtype with elements of the same size."},
     {"__dlpack__", (PyCFunction)(void (*)(void))runtime_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "The memory for another library, as the DLPack protocol has it."},
-    {"__dlpack_device__", runtime_dlpack_device, METH_NOARGS, "The CPU."},
+     "The memory as a DLPack capsule, for another library."},
+    {"__dlpack_device__", runtime_dlpack_device, METH_NOARGS, "The device: the CPU."},
     {0},
 };
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)dealloc},
-    {Py_tp_doc,
-     (void *)"An array in memory: a result of a model, or what tensor() makes of an array. It speaks the buffer "
-             "protocol and DLPack."},
+    {Py_tp_doc, (void *)"An array in memory: a result of a model, or what tensor() makes of an array. "
+                        "Supports the buffer protocol and DLPack."},
     {Py_tp_getset, attributes},
     {Py_tp_methods, methods},
     {Py_sq_length, (void *)length},

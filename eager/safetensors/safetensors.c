@@ -65,9 +65,8 @@ static aoticache_status read_dtype(const char *file, const json_t *item, aoticac
             ret_tensor->dtype = dtypes[i].dtype;
             return AOTICACHE_OK;
         }
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "%.300s: the tensor %.200s: the dtype %.40s is not known here", file, ret_tensor->name,
-                               name);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.300s: tensor %.200s: unknown dtype %.40s", file,
+                               ret_tensor->name, name);
 }
 
 /* Reads the sizes, and computes how many bytes they need. */
@@ -107,11 +106,11 @@ static aoticache_status read_tensor(const char *file, const json_t *item, char *
     const uint64_t from = (uint64_t)json_integer_value(begin), to = (uint64_t)json_integer_value(end);
     if (to > data_bytes)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.300s: the tensor %.200s ends at byte %llu of %llu: the file is truncated", file,
+                                   "%.300s: tensor %.200s ends at byte %llu of %llu: the file is truncated", file,
                                    ret_tensor->name, (unsigned long long)to, (unsigned long long)data_bytes);
     if (to - from != ret_tensor->bytes)
         return aoticache_error_set(
-            ret_error, AOTICACHE_INVALID, "%.300s: the tensor %.200s has %llu bytes, its shape and dtype need %llu",
+            ret_error, AOTICACHE_INVALID, "%.300s: tensor %.200s has %llu bytes, but its shape and dtype need %llu",
             file, ret_tensor->name, (unsigned long long)(to - from), (unsigned long long)ret_tensor->bytes);
     ret_tensor->data = data + from;
     return AOTICACHE_OK;
@@ -130,8 +129,7 @@ static aoticache_status read_header(const char *name, const char *text, size_t s
     if (file->header == NULL && aoticache_json_is_out_of_memory(&problem))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the header of %.300s", name);
     if (!json_is_object(file->header))
-        return invalid(name, NULL, "its header is no JSON object: this is no .safetensors file, or it is damaged",
-                       ret_error);
+        return invalid(name, NULL, "its header is not a JSON object: not a .safetensors file, or damaged", ret_error);
     file->tensors = calloc(json_object_size(file->header) + 1, sizeof *file->tensors);
     return file->tensors != NULL
                ? AOTICACHE_OK
@@ -147,7 +145,7 @@ aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_
     for (int i = 0; i < LENGTH_BYTES; i++)
         length |= (uint64_t)(uint8_t)bytes[i] << (8 * i);
     if (length > MAX_HEADER_BYTES || length > size - LENGTH_BYTES)
-        return invalid(name, NULL, "its header would be longer than the file: it is no .safetensors file, or truncated",
+        return invalid(name, NULL, "its header would be longer than the file: not a .safetensors file, or truncated",
                        ret_error);
     aoticache_status status = read_header(name, bytes + LENGTH_BYTES, (size_t)length, ret_file, ret_error);
     char *data = bytes + LENGTH_BYTES + length;
@@ -188,8 +186,8 @@ static aoticache_status read_whole(int fd, const char *path, char *bytes, size_t
             return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
         if (got == 0)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "%.300s: it had %zu bytes and ends at byte %zu now: something changes it", path,
-                                       size, have);
+                                       "%.300s: it had %zu bytes but now ends at byte %zu: another process changes it",
+                                       path, size, have);
         have += (size_t)got;
     }
     return AOTICACHE_OK;
@@ -234,9 +232,8 @@ aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticach
     *ret_file = (aoticache_safetensors){.mapping = NULL};
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT
-                   ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.900s: there is no such file", path)
-                   : aoticache_error_set_errno(ret_error, errno, "cannot open %.900s", path);
+        return errno == ENOENT ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.900s: no such file", path)
+                               : aoticache_error_set_errno(ret_error, errno, "cannot open %.900s", path);
     if (fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
     if (!S_ISREG(found.st_mode))

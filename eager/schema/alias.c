@@ -74,7 +74,7 @@ static bool parse_bracketed(schema_parser *parser, aoticache_alias *alias)
         alias->after = alias->before;
         alias->after_count = alias->before_count;
     }
-    return aoticache_schema_expect(parser, ')', "')' behind an alias annotation");
+    return aoticache_schema_expect(parser, ')', "')' after an alias annotation");
 }
 
 bool aoticache_schema_parse_alias(schema_parser *parser, const aoticache_alias **ret_alias)

@@ -60,11 +60,12 @@ static bool parse_string(schema_parser *parser, schema_token token, const char *
         int byte = read_escape(text + at + 1, size - at - 1, &length);
         schema_token place = {.begin = token.begin + (uint32_t)(quotes + at)};
         if (byte < 0)
-            return aoticache_schema_refuse_at(parser, place,
-                                              "unknown escape in a string: there are \\\\ \\' \\\" \\a \\b \\f "
-                                              "\\n \\t \\v and three octal digits");
+            return aoticache_schema_refuse_at(
+                parser, place,
+                "unknown escape in a string: valid are \\\\ \\' \\\" \\a \\b \\f \\n \\t \\v "
+                "and three octal digits");
         if (byte == 0)
-            return aoticache_schema_refuse_at(parser, place, "a string with a zero byte");
+            return aoticache_schema_refuse_at(parser, place, "a string must not contain a zero byte");
         content[written++] = (char)byte;
         at += 1 + length;
     }
@@ -187,13 +188,14 @@ static bool read_double(schema_parser *parser, schema_token token, const char *t
 {
     char copy[512], *end;
     if (length >= sizeof copy)
-        return aoticache_schema_refuse_at(parser, token, "a number of more than %zu characters", sizeof copy - 1);
+        return aoticache_schema_refuse_at(parser, token, "a number must not have more than %zu characters",
+                                          sizeof copy - 1);
     memcpy(copy, text, length);
     copy[length] = '\0';
     errno = 0;
     double number = aoticache_schema_number_parse(copy, &end);
     if (end == copy)
-        return aoticache_schema_refuse_at(parser, token, "a complex number ends in 'j'");
+        return aoticache_schema_refuse_at(parser, token, "a complex number must end in 'j'");
     if (errno == ERANGE)
         return refuse_range(parser, token);
     *ret_number = number;
@@ -318,7 +320,7 @@ static bool parse_repeated(schema_parser *parser, const aoticache_type *list, ao
     if (!parse_element(parser, list->elements[0]->kind, &item))
         return false;
     if (count > SCHEMA_MAX_REPEATED - parser->repeated)
-        return aoticache_schema_refuse_at(parser, token, "defaults of more than %u elements", SCHEMA_MAX_REPEATED);
+        return aoticache_schema_refuse_at(parser, token, "a default has more than %u elements", SCHEMA_MAX_REPEATED);
     parser->repeated += count;
     aoticache_default *items = aoticache_schema_take(parser, count * sizeof *items);
     if (items == NULL)
@@ -385,11 +387,11 @@ static bool parse_device(schema_parser *parser, aoticache_default *ret_value)
 {
     schema_token token = parser->token;
     const char *text;
-    if (!aoticache_schema_expect(parser, TOKEN_STRING, "a device as a string, as in \"cpu\"") ||
+    if (!aoticache_schema_expect(parser, TOKEN_STRING, "a device as a string, such as \"cpu\"") ||
         !parse_string(parser, token, &text))
         return false;
     if (!device_is_valid(text))
-        return aoticache_schema_refuse_at(parser, token, "not a device as in \"cpu\" or \"cuda:1\"");
+        return aoticache_schema_refuse_at(parser, token, "not a device such as \"cpu\" or \"cuda:1\"");
     *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_STRING, .string_value = text};
     return true;
 }

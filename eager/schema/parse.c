@@ -27,8 +27,8 @@ static bool check_overload(schema_parser *parser, schema_token overload)
     if (!aoticache_schema_token_is(parser, overload, "default") && strncmp(text, "__", 2) != 0)
         return true;
     return aoticache_schema_refuse_at(parser, overload,
-                                      "'%.*s' cannot be the name of an overload: \"default\" stands for "
-                                      "none, and a name must not begin with \"__\"",
+                                      "'%.*s' cannot be the name of an overload: \"default\" means no overload, and "
+                                      "a name must not begin with \"__\"",
                                       overload.length > 100 ? 100 : (int)overload.length, text);
 }
 
@@ -60,7 +60,7 @@ static bool parse_name(schema_parser *parser, aoticache_schema *schema)
     if (!expect_word(parser, "the name of an operator", &parts[0]))
         return false;
     if (aoticache_schema_accept(parser, ':') &&
-        (!aoticache_schema_expect(parser, ':', "'::'") || !expect_word(parser, "a name behind '::'", &parts[1])))
+        (!aoticache_schema_expect(parser, ':', "'::'") || !expect_word(parser, "a name after '::'", &parts[1])))
         return false;
     if (aoticache_schema_accept(parser, '.') &&
         (!expect_word(parser, "the name of an overload", &parts[2]) || !check_overload(parser, parts[2])))

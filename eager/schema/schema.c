@@ -188,12 +188,11 @@ aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const ao
         return AOTICACHE_REFUSE_NULL(ret_error, a, b);
     if (!a->has_signature || !b->has_signature)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.200s: a name alone, without arguments and returns, cannot be compared",
+                                   "%.200s: a name without arguments and returns cannot be compared",
                                    a->has_signature ? b->full_name : a->full_name);
     if (a->is_vararg != b->is_vararg || a->is_varret != b->is_varret)
         return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
-                                   "%.200s: only one of definition and implementation has "
-                                   "'...' behind its %s",
+                                   "%.200s: only one of definition and implementation has '...' after its %s",
                                    a->full_name, a->is_vararg != b->is_vararg ? "arguments" : "returns");
     aoticache_status status =
         check_list(a, "argument", a->arguments, a->argument_count, b->arguments, b->argument_count, ret_error);

@@ -84,7 +84,7 @@ static bool schema_make_optional(schema_parser *parser, const aoticache_type **t
     if ((*type)->kind == AOTICACHE_TYPE_OPTIONAL)
         return true;
     if ((*type)->kind == AOTICACHE_TYPE_NONE)
-        return aoticache_schema_refuse_at(parser, parser->token, "NoneType cannot be optional: it is nothing but None");
+        return aoticache_schema_refuse_at(parser, parser->token, "NoneType cannot be optional: None is its only value");
     return make_type(parser, AOTICACHE_TYPE_OPTIONAL, type, 1, type);
 }
 
@@ -200,7 +200,7 @@ static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
             return false;
         schema_token part = parser->token;
         if (fixed[i] != NULL && !aoticache_schema_token_is(parser, part, fixed[i]))
-            return aoticache_schema_refuse(parser, "a class as in \"__torch__.torch.classes.space.Name\"");
+            return aoticache_schema_refuse(parser, "a class such as \"__torch__.torch.classes.space.Name\"");
         if (!aoticache_schema_expect(parser, TOKEN_WORD, "a part of a class's name"))
             return false;
         if (part.length + 2 > sizeof name - length)
@@ -355,10 +355,10 @@ static bool read_size(schema_parser *parser, int32_t *ret_size)
     if (!aoticache_schema_expect(parser, TOKEN_NUMBER, "a length or ']'"))
         return false;
     if (text[0] == '.')
-        return aoticache_schema_refuse_at(parser, token, "the length of a list is an integer");
+        return aoticache_schema_refuse_at(parser, token, "the length of a list must be an integer");
     for (size_t i = 0; text[i] >= '0' && text[i] <= '9'; i++)
         if ((size = size * 10 + (text[i] - '0')) > INT32_MAX)
-            return aoticache_schema_refuse_at(parser, token, "the length of a list is at most %d", INT32_MAX);
+            return aoticache_schema_refuse_at(parser, token, "the length of a list must be at most %d", INT32_MAX);
     *ret_size = (int32_t)size;
     return true;
 }

@@ -105,7 +105,7 @@ bool aoticache_schema_make_union(schema_parser *parser, schema_token token, cons
 {
     size_t total = count_flat(items, count);
     if (total > 64)
-        return aoticache_schema_refuse_at(parser, token, "a union of more than 64 types");
+        return aoticache_schema_refuse_at(parser, token, "a union has more than 64 types");
     const aoticache_type **members = aoticache_schema_take(parser, (total + 1) * sizeof *members);
     aoticache_type *type = aoticache_schema_take(parser, sizeof *type);
     if (members == NULL || type == NULL)
@@ -117,7 +117,7 @@ bool aoticache_schema_make_union(schema_parser *parser, schema_token token, cons
     qsort(members, filled, sizeof *members, compare_types);
     size_t kept = drop_covered(members, filled);
     if (kept == 1 && members[0]->kind != AOTICACHE_TYPE_NUMBER)
-        return aoticache_schema_refuse_at(parser, token, "a union needs two types that differ");
+        return aoticache_schema_refuse_at(parser, token, "a union needs two different types");
     *type =
         (aoticache_type){.kind = AOTICACHE_TYPE_UNION, .fixed_size = -1, .element_count = kept, .elements = members};
     if (kept == 2 && has_kind(members, kept, AOTICACHE_TYPE_NONE)) {

@@ -35,7 +35,7 @@ def install_compile_cache() -> None:
     if wish in OFF:
         return
     if wish not in ON + ANY:
-        warnings.warn(f"aoticache: {COMPILE_CACHE}={wish} means nothing; it may be 1, any or 0", stacklevel=3)
+        warnings.warn(f"aoticache: {COMPILE_CACHE}={wish} is not valid; it must be 1, any or 0", stacklevel=3)
         return
     import aoticache
 

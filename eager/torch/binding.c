@@ -55,7 +55,7 @@ aoticache_status aoticache_binding_create(const aoticache_binding_options *optio
         return status;
     aoticache_binding *binding = calloc(1, sizeof *binding);
     if (binding == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a binding");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a binding");
     binding->context = all.context;
     pthread_mutex_init(&binding->lock, NULL);
     status = open_way(binding, &all, ret_error);
@@ -114,7 +114,8 @@ static aoticache_status check_arguments(const aoticache_schema *schema, aoticach
     for (size_t i = 0; i < aoticache_schema_num_arguments(schema); i++)
         if (is_of_tensor(aoticache_schema_argument_at(schema, i)->type))
             return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.200s takes no tensors: there is nothing to gain",
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "%.200s has no tensor arguments: the cache cannot make it faster",
                                aoticache_schema_full_name(schema));
 }
 
@@ -145,7 +146,8 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
                                    aoticache_schema_full_name(schema));
     if (op->holder->returns == AOTICACHE_RETURNS_LIST)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s gives a list of tensors; with a C++ compiler the bridge serves it",
+                                   "%.200s returns a list of tensors, which only the bridge supports; the bridge "
+                                   "needs a C++ compiler",
                                    aoticache_schema_full_name(schema));
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
@@ -216,9 +218,9 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
     if (code == 0)
         return AOTICACHE_OK;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
-    aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
+    aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch rejects a kernel for %.200s on %.60s: %.500s",
                         aoticache_holder_op(op->holder), registration->dispatch_key,
-                        what != NULL ? what : "it does not say why");
+                        what != NULL ? what : "it gives no reason");
     withdraw_from_torch(registration);
     return AOTICACHE_LOAD_FAILED;
 }
@@ -304,7 +306,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
         op->ready = aoticache_call_counts_open();
     if (op == NULL || op->ready == 0) {
         free(op);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an operator");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for an operator");
     }
     op->binding = binding;
     atomic_init(&op->references, 1);

@@ -570,12 +570,12 @@ class Results {
 
     void check(size_t expected) const
     {
-        TORCH_CHECK(stack.count == expected, "the kernel cache gave ", stack.count, " results, not ", expected);
+        TORCH_CHECK(stack.count == expected, "the kernel cache returned ", stack.count, " results, not ", expected);
     }
 
     at::Tensor take()
     {
-        TORCH_CHECK(stack.values[next].kind == AOTICACHE_VALUE_OUTPUT, "the kernel cache gave no tensor");
+        TORCH_CHECK(stack.values[next].kind == AOTICACHE_VALUE_OUTPUT, "the kernel cache returned no tensor");
         return take_tensor(stack.values[next++].as.output);
     }
 
@@ -1128,11 +1128,11 @@ void check_schema(const c10::FunctionSchema &schema, const char *expected)
     for (const c10::Argument &argument : schema.arguments())
         if (value_kind(*argument.real_type()) < 0)
             fail(AOTICACHE_UNSUPPORTED, text + ": argument " + argument.name() + " is of type " +
-                                            argument.real_type()->str() + ", which no kernel library takes");
+                                            argument.real_type()->str() + ", which kernel libraries do not accept");
     for (const c10::Argument &result : schema.returns())
         if (!is_result(*result.real_type()))
-            fail(AOTICACHE_UNSUPPORTED,
-                 text + ": a result is of type " + result.real_type()->str() + ", which no kernel library gives");
+            fail(AOTICACHE_UNSUPPORTED, text + ": a result is of type " + result.real_type()->str() +
+                                            ", which kernel libraries do not return");
 }
 
 DispatchKey parse_key(const char *name)
@@ -1225,7 +1225,7 @@ Operator *enable(const char *name, const char *overload, const char *schema, con
     Operator *state = find_or_register(*handle, key);
     void *none = nullptr;
     if (!state->own.compare_exchange_strong(none, op))
-        fail(AOTICACHE_INVALID, std::string(name) + " is enabled already for " + dispatch_key);
+        fail(AOTICACHE_INVALID, std::string(name) + " is already enabled for " + dispatch_key);
     state->op.store(op, std::memory_order_release);
     return state;
 }

@@ -42,7 +42,7 @@ static aoticache_status set_pair(aoticache_request *request, const char *pair, a
                                    pair);
     cleanup_free char *name = strndup(pair, (size_t)(equals - pair));
     if (name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "bridge: no memory for its request");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "bridge: out of memory for its request");
     return aoticache_request_set_environment(request, name, equals + 1, ret_error);
 }
 
@@ -53,7 +53,7 @@ static aoticache_status set_source(aoticache_request *request, const char *sourc
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     cleanup_fd int fd = open(source, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "bridge: its source %.400s cannot be read", source);
+        return aoticache_error_set_errno(ret_error, errno, "bridge: cannot read its source %.400s", source);
     aoticache_status status = aoticache_digest_of_fd(fd, &digest, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -95,11 +95,12 @@ static aoticache_status make_arguments(const bridge_compile *compile, const char
     while (compile->command[count] != NULL && count < MAX_ARGUMENTS)
         count++;
     if (count == 0 || count == MAX_ARGUMENTS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: a command has 1 to %d words, not %zu",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: a command must have 1 to %d words, not %zu",
                                    MAX_ARGUMENTS - 1, count);
     const char **arguments = calloc(count + 4, sizeof *arguments);
     if (arguments == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "bridge: no memory for the compiler's arguments");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
+                                   "bridge: out of memory for the compiler's arguments");
     memcpy(arguments, compile->command, count * sizeof *arguments);
     arguments[count] = "-o";
     arguments[count + 1] = output;
@@ -140,9 +141,9 @@ static aoticache_status compile_bridge(void *user, const aoticache_request *requ
     uint64_t begin = aoticache_monotonic_ns();
     (void)request;
     if (compile->command == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "there is no compiler for the bridge");
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "no compiler for the bridge");
     if ((size_t)snprintf(output, sizeof output, "%s/%s", directory, FILE_NAME) >= sizeof output)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: %.200s... is too long a path", directory);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: the path %.200s... is too long", directory);
     aoticache_status status = run_compiler(compile, output, &said, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -166,7 +167,8 @@ static aoticache_status find_or_compile(aoticache_cache *cache, const aoticache_
         return aoticache_cache_get_or_compile(cache, request, NULL, compile_bridge, compile, ret_artifact, ret_error);
     aoticache_status status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
-        aoticache_error_set(ret_error, status, "the cache has no bridge for this PyTorch, and none is to be compiled");
+        aoticache_error_set(ret_error, status,
+                            "the cache has no bridge for this PyTorch, and compiling one is not allowed");
     return status;
 }
 
@@ -336,7 +338,7 @@ static aoticache_status open_library(const char *path, aoticache_bridge_open_fn 
     void *handle = NULL;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "bridge %.400s cannot be read: %s", path,
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "cannot read bridge %.400s: %s", path,
                                    strerror(errno));
     aoticache_status status = aoticache_dlopen_fd(fd, &handle, ret_error);
     if (status != AOTICACHE_OK)
@@ -381,8 +383,9 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
         bridge.set_call_mode == NULL || bridge.bypassed_now == NULL || bridge.num_threads == NULL ||
         bridge.settings.is_deterministic == NULL || bridge.settings.default_dtype == NULL ||
         bridge.get_data_ptr == NULL || bridge.empty_strided == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "bridge %.200s has interface %u, this library %u",
-                                   path, bridge.abi, AOTICACHE_BRIDGE_ABI);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "bridge %.200s has interface %u, but this library has %u", path, bridge.abi,
+                                   AOTICACHE_BRIDGE_ABI);
     *ret_bridge = bridge;
     serve_plain_kernels(&bridge);
     return AOTICACHE_OK;

@@ -66,7 +66,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             raise RuntimeError("building aoticache needs make, a C and a C++ compiler (README.md, Building)") from error
         except subprocess.CalledProcessError as error:
             raise RuntimeError(
-                f"{' '.join(command)} failed with status {error.returncode}: what it needs is in README.md, Building"
+                f"{' '.join(command)} failed with status {error.returncode}: see README.md, Building, for what it needs"
             ) from error
 
 

@@ -95,15 +95,16 @@ static aoticache_status take_registration(const aoticache_schema *schema, const 
     aoticache_registration *other = find_registration(name, overload, dispatch_key, !is_stable);
     if ((registration != NULL && registration->taken) || (other != NULL && other->taken))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.200s is enabled for %.60s already; disable it first", full, dispatch_key);
+                                   "%.200s is already enabled for %.60s; disable it first", full, dispatch_key);
     if (registration == NULL && is_stable && used_slots == AOTICACHE_STABLE_SLOTS)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s: all %d functions for operators are in use; the bridge needs none", full,
-                                   AOTICACHE_STABLE_SLOTS);
+                                   "%.200s: all %d functions for operators are in use; the bridge does not need "
+                                   "them",
+                                   full, AOTICACHE_STABLE_SLOTS);
     if (registration == NULL)
         registration = make_registration(name, overload, dispatch_key, is_stable);
     if (registration == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory to enable it", full);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory to enable it", full);
     registration->taken = true;
     *ret_registration = registration;
     return AOTICACHE_OK;

@@ -21,7 +21,7 @@ static void *open_loaded(const char *path, aoticache_error *ret_error)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == NULL)
-        aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.400s is not in this process", path);
+        aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.400s is not loaded in this process", path);
     return handle;
 }
 
@@ -72,8 +72,8 @@ static aoticache_status bind_functions(void *handle, const char *path, aoticache
         missing = bind_settings(handle, &stable->settings);
     if (missing == NULL)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "%.400s has no %s: operators are served in PyTorch 2.10 and later", path, missing);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.400s has no %s: PyTorch 2.10 or later is required",
+                               path, missing);
 }
 
 aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *torch, aoticache_stable *ret_stable,
@@ -82,7 +82,7 @@ aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *
     aoticache_stable stable = {.torch = torch};
     if (path == NULL && torch->kind != AOTICACHE_TORCH_LIBTORCH)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                                   "no PyTorch is in this process (libtorch_cpu.so is not loaded): import torch first");
+                                   "PyTorch is not loaded in this process (libtorch_cpu.so): import torch first");
     if (path == NULL)
         path = torch->path;
     aoticache_fork_guard_enter();
@@ -122,7 +122,7 @@ static void call_again(const aoticache_registration *registration, uint64_t *sta
         0)
         return;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
-    throw_in_torch(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
+    throw_in_torch(stable, what != NULL ? what : "the operator failed after aoticache had returned to it");
 }
 
 /* Calls the fallback of a retired operator: PyTorch still has our function, so calling it by name would come here again. */
@@ -149,7 +149,7 @@ static __attribute__((noinline)) void call_without_operator(const aoticache_regi
 
 static __attribute__((noinline)) bool refuse_results(stable_call *call, uint64_t num_outputs)
 {
-    aoticache_error_set(&call->error, AOTICACHE_RUN_FAILED, "%s: the kernel gave %zu results, not %llu",
+    aoticache_error_set(&call->error, AOTICACHE_RUN_FAILED, "%s: the kernel returned %zu results, not %llu",
                         aoticache_holder_op(call->core.op->holder), call->core.stack.count,
                         (unsigned long long)num_outputs);
     aoticache_stack_drop(&call->core.stack, 0);
@@ -243,7 +243,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
     }
     if (__builtin_expect(entry == AOTICACHE_BINDING_NO_THREAD, 0))
         throw_in_torch(&registration->stable,
-                       "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
+                       "aoticache: out of memory for a thread's state"); /* without a plan the arguments leak */
     bool served = serve_call(&call, stack, num_inputs, num_outputs);
     aoticache_binding_end(&call.core);
     if (__builtin_expect(!served, 0))

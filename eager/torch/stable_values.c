@@ -89,11 +89,12 @@ aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, ao
     size_t count = aoticache_schema_num_arguments(schema), results = aoticache_schema_num_returns(schema);
     if (count > AOTICACHE_STABLE_MAX_ARGUMENTS || results > AOTICACHE_STABLE_MAX_ARGUMENTS)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s has %zu arguments and %zu results; without a bridge at most %d are served",
+                                   "%.200s has %zu arguments and %zu results; without a bridge at most %d are "
+                                   "supported",
                                    name, count, results, AOTICACHE_STABLE_MAX_ARGUMENTS);
     aoticache_stable_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->forms[0]);
     if (plan == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its arguments", name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory for its arguments", name);
     plan->count = count;
     plan->is_plain = true;
     for (size_t i = 0; i < count; i++) {
@@ -107,8 +108,8 @@ aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, ao
         aoticache_type_format(argument->type, text, sizeof text);
         free(plan);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s: argument %zu (%.100s) is %s, which PyTorch's stable C ABI cannot hand "
-                                   "over; with a C++ compiler the bridge serves it",
+                                   "%.200s: argument %zu (%.100s) is %s, which PyTorch's stable C ABI cannot "
+                                   "pass; the bridge can, but needs a C++ compiler",
                                    name, i, argument->name, text);
     }
     *ret_plan = plan;

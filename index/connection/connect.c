@@ -152,8 +152,8 @@ static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache
 {
     if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "index %s: its -wal file holds changes and the folder cannot be written to: open it"
-                                   " once as a user who may write there",
+                                   "index %s: its -wal file holds changes, and its directory is not writable: "
+                                   "open the index once as a user who may write there",
                                    index->path);
     return open_immutable(index, ret_error);
 }
@@ -217,7 +217,7 @@ static aoticache_status open_without_shm(aoticache_index *index, aoticache_error
         fold_wal(index);
     if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_IO,
-                                   "index %s: its -wal file holds changes and the disk is full: make some room",
+                                   "index %s: its -wal file holds changes, and the disk is full: free some space",
                                    index->path);
     aoticache_status status = open_immutable(index, ret_error);
     index->is_without_shm = status == AOTICACHE_OK;
@@ -248,7 +248,7 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
     if (index->read_only)
         return open_without_shm(index, ret_error);
     return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "index %s: the disk is full: there is no room for its -shm file", index->path);
+                               "index %s: cannot create its -shm file: the disk is full; free some space", index->path);
 }
 
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)

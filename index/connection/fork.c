@@ -84,11 +84,10 @@ aoticache_status aoticache_index_fork_enter(const char *path, aoticache_error *r
     if (__builtin_expect(atomic_load_explicit(&owner, memory_order_acquire) != process, 0))
         become_owner(process);
     if (__builtin_expect(atomic_load_explicit(&unusable, memory_order_relaxed), 0))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_IO,
-            "index %s: process %d was forked while another thread was using an index: SQLite cannot"
-            " be used in it; fork before starting threads, or execute a program",
-            path, (int)process);
+        return aoticache_error_set(ret_error, AOTICACHE_IO,
+                                   "index %s: process %d was forked while another thread was using an index, so "
+                                   "it cannot use SQLite; fork before starting threads, or execute a program",
+                                   path, (int)process);
     atomic_fetch_add_explicit(&threads_inside, 1, memory_order_relaxed);
     return AOTICACHE_OK;
 }

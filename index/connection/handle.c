@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
+
 /* ---- every use ---- */
 
 /*
@@ -24,13 +26,14 @@ static aoticache_status connect_late(aoticache_index *index, aoticache_error *re
     if (status == AOTICACHE_IO && index->query_cache.was_believed && !index->read_only) {
         index->read_only = true;
         if (aoticache_index_connect(index, ret_error) == AOTICACHE_OK) {
-            aoticache_log(&index->logger, AOTICACHE_LOG_WARNING, "%s; the index is only read", detail.message);
+            aoticache_log(&index->logger, AOTICACHE_LOG_WARNING, "%s; the index is opened for reading only",
+                          detail.message);
             return AOTICACHE_OK;
         }
         index->read_only = false;
     }
     if (status == AOTICACHE_NOT_FOUND)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: is gone", index->path);
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: the file no longer exists", index->path);
     return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%s", detail.message);
 }
 
@@ -146,7 +149,7 @@ aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_stat
     index->is_bulk = false;
     if (status == AOTICACHE_OK && index->bulk_status != AOTICACHE_OK)
         status =
-            aoticache_error_set(ret_error, index->bulk_status, "index %s: one of many writes has failed", index->path);
+            aoticache_error_set(ret_error, index->bulk_status, "index %s: one write of a batch failed", index->path);
     status = aoticache_index_end(index, status, ret_error);
     aoticache_index_leave(index);
     return status;
@@ -185,8 +188,10 @@ static aoticache_index *index_create(const aoticache_index_options *options)
 aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
                                       aoticache_error *ret_error)
 {
-    if (options == NULL || ret_index == NULL || options->path == NULL || options->path[0] == '\0')
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no path given");
+    if (options == NULL || ret_index == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, options, ret_index);
+    if (options->path == NULL || options->path[0] == '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: options->path is NULL or empty", __func__);
     aoticache_status status = aoticache_index_fork_enter(options->path, ret_error);
     if (status != AOTICACHE_OK)
         return status;

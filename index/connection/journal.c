@@ -19,8 +19,9 @@
 
 #define SHARED_MEMORY_BYTES 32768 /* SQLite's own unit */
 
-static const char is_shared[] = "the file system is shared by several machines";
-static const char is_copied_on_write[] = "a full file system of this kind ends processes that write to mapped memory";
+static const char is_shared[] = "several machines share the file system";
+static const char is_copied_on_write[] = "processes that write to mapped memory are killed when a file system of this "
+                                         "kind is full";
 
 const char *aoticache_index_filesystem_lacks_wal(long type)
 {
@@ -106,7 +107,8 @@ static int switch_to_wal(aoticache_index *index, char ret_mode[16])
 static void log_fallback(const aoticache_index *index, const char *why)
 {
     aoticache_log(&index->logger, AOTICACHE_LOG_INFO,
-                  "index %s: no WAL here (%s); using a rollback journal: lookups wait for writers", index->path, why);
+                  "index %s: WAL is not used (%s); with a rollback journal, lookups wait for writers", index->path,
+                  why);
 }
 
 aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticache_error *ret_error)
@@ -120,7 +122,7 @@ aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticach
     if (aoticache_index_status_of(result, 0) == AOTICACHE_LOCKED)
         return aoticache_index_fail(index, result, "cannot set up", ret_error);
     if (strcmp(mode, "wal") != 0)
-        log_fallback(index, result == SQLITE_OK ? "not supported by the file system" : sqlite3_errstr(result));
+        log_fallback(index, result == SQLITE_OK ? "the file system does not support it" : sqlite3_errstr(result));
     return AOTICACHE_OK;
 }
 
@@ -133,9 +135,10 @@ void aoticache_index_journal_leave_wal(aoticache_index *index)
     aoticache_index_journal_pragma(index, "DELETE", mode);
     if (strcmp(mode, "delete") != 0)
         aoticache_log(&index->logger, AOTICACHE_LOG_WARNING,
-                      "index %s: is in WAL mode and in use, where it should not be (%s): close all users once%s",
+                      "index %s: is in WAL mode and in use, and WAL is not safe here (%s): close it "
+                      "in all processes once%s",
                       index->path, index->lacks_wal,
-                      index->lacks_wal == is_shared ? ", or let one machine at a time use it" : "");
+                      index->lacks_wal == is_shared ? ", or use it from one machine at a time" : "");
     else
         log_fallback(index, index->lacks_wal);
 }

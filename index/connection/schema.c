@@ -129,9 +129,8 @@ static aoticache_status check_version(const aoticache_index *index, const schema
     if (schema->application_id != APPLICATION_ID)
         return aoticache_error_set(
             ret_error, AOTICACHE_CORRUPT,
-            "index %s: application_id is 0x%08x, an index of aoticache has 0x%08x: the file belongs"
-            " to another program",
-            index->path, (unsigned)schema->application_id, (unsigned)APPLICATION_ID);
+            "index %s: the file belongs to another program: its application_id is 0x%08x, expected 0x%08x", index->path,
+            (unsigned)schema->application_id, (unsigned)APPLICATION_ID);
     if (schema->version < 1)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: invalid version %lld", index->path,
                                    (long long)schema->version);
@@ -154,7 +153,7 @@ static aoticache_status check_empty(aoticache_index *index, aoticache_error *ret
     if (status != AOTICACHE_OK || schema.application_id == APPLICATION_ID)
         return status;
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "index %s: has tables but no application_id: the file belongs to another program",
+                               "index %s: the file belongs to another program: it has tables but no application_id",
                                index->path);
 }
 
@@ -172,7 +171,7 @@ static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *r
     for (int64_t version = schema.version; status == AOTICACHE_OK && version < AOTICACHE_INDEX_VERSION; version++) {
         int result = sqlite3_exec(index->db, migrations[version], NULL, NULL, NULL);
         if (result != SQLITE_OK)
-            status = aoticache_index_fail(index, result, "cannot make the tables", ret_error);
+            status = aoticache_index_fail(index, result, "cannot create the tables", ret_error);
     }
     if (status != AOTICACHE_OK)
         return status;

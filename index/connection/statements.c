@@ -38,7 +38,7 @@ aoticache_status aoticache_index_execute(aoticache_index *index, sqlite3_stmt *s
     int result = sqlite3_step(statement);
     aoticache_status status = AOTICACHE_OK;
     if (result == SQLITE_ROW)
-        status = aoticache_index_fail(index, SQLITE_CORRUPT, "a row where none was expected", ret_error);
+        status = aoticache_index_fail(index, SQLITE_CORRUPT, "unexpected row", ret_error);
     else if (result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot write", ret_error);
     else if (ret_changes != NULL)
@@ -181,7 +181,7 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
     if (beginning.status != AOTICACHE_OK)
         return beginning.status;
     if (result != SQLITE_DONE)
-        return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
+        return aoticache_index_fail(index, result, "cannot begin a write", ret_error);
     aoticache_status status = aoticache_index_refuse_newer(index, ret_error);
     if (status != AOTICACHE_OK)
         roll_back(index);

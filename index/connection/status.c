@@ -106,12 +106,12 @@ static aoticache_status describe_failure(aoticache_index *index, int result, con
     if (index->foreign_name[0] != '\0')
         return aoticache_error_set(
             ret_error, AOTICACHE_CORRUPT,
-            "index %s: a file beside it names %s, which is none of the index's: somebody has forged it", index->path,
-            index->foreign_name);
+            "index %s: a file next to it names %s, which is not a file of the index: remove the forged file",
+            index->path, index->foreign_name);
     if (is_read_only_by_accident(index, result)) {
         char buffer[128];
         const int refusal = aoticache_index_vfs_find_refusal(index, "-wal");
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing%s%s",
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log cannot be opened for writing%s%s",
                                    index->path, what, refusal != 0 ? ": " : "",
                                    refusal != 0 ? strerror_r(refusal, buffer, sizeof buffer) : "");
     }

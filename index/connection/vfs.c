@@ -226,7 +226,8 @@ aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_erro
                                                 : strcmp(real, "/") == 0 ? ""
                                                                          : real,
                                                 file_of(index)) < 0)
-        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot name its folder", index->path);
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot determine the path of its directory",
+                                         index->path);
     index->name = name;
     return AOTICACHE_OK;
 }
@@ -243,12 +244,12 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     if (fd < 0 && errno == ENOENT && index->read_only)
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its folder", index->path);
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its directory", index->path);
     aoticache_index_registry_lock();
     index->folder = share_folder(&fd);
     aoticache_index_registry_unlock();
     if (index->folder == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its folder", index->path);
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its directory", index->path);
     index->folder_fd = index->folder->fd;
     return AOTICACHE_OK;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
+
 #define MAX_MESSAGE_BYTES (1 << 20)
 
 /* Reads how many failures of the key were recorded in a row; 0 if there is none. */
@@ -72,7 +74,9 @@ aoticache_status aoticache_index_put_failure(aoticache_index *index, const aotic
     if (index == NULL || failure == NULL || failure->message == NULL || !text_fits(failure->op) ||
         !text_fits(failure->description))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "index failure: a text is missing or over %d bytes long", MAX_MESSAGE_BYTES);
+                                   "aoticache_index_put_failure: an argument or text is NULL, or a text has more "
+                                   "than %d bytes",
+                                   MAX_MESSAGE_BYTES);
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -96,7 +100,7 @@ aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const ao
                                                 char **ret_message, aoticache_error *ret_error)
 {
     if (index == NULL || key == NULL || ret_message == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index, key or result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, key, ret_message);
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LOOKUP_FAILURE), &statement, ret_error);
     if (status != AOTICACHE_OK)
@@ -133,7 +137,7 @@ aoticache_status aoticache_index_forget_failures(aoticache_index *index, const a
                                                  aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;

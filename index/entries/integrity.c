@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/arguments.h"
 #include "index/connection/internal.h"
 #include "index/entries/internal.h"
 
@@ -16,7 +17,7 @@ static aoticache_status begin_query(aoticache_index *index, const char *sql, sql
                                     aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -73,9 +74,9 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
     if (result == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(statement, 0);
         if (text == NULL || expected == NULL || strcmp(text, expected) != 0)
-            status = refuse_damaged(index, text != NULL ? text : "it does not say how", ret_error);
+            status = refuse_damaged(index, text != NULL ? text : "SQLite gives no details", ret_error);
     } else if (result != SQLITE_DONE && !question->stopped) {
-        status = aoticache_index_fail(index, result, "cannot be checked", ret_error);
+        status = aoticache_index_fail(index, result, "cannot check it", ret_error);
     }
     end_query(index, statement);
     return status;

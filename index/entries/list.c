@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/arguments.h"
+
 struct listing {
     union {
         aoticache_index_entry_fn entry;
@@ -28,11 +30,6 @@ static aoticache_status list_all(aoticache_index *index, aoticache_index_stateme
     if (status != AOTICACHE_OK)
         return status;
     return aoticache_index_walk_and_leave(index, statement, table, read, user, ret_error);
-}
-
-static aoticache_status refuse(aoticache_error *ret_error)
-{
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
 }
 
 /* Reads the columns of AOTICACHE_INDEX_LIST_COLUMNS. */
@@ -80,7 +77,7 @@ aoticache_status aoticache_index_list(aoticache_index *index, const char *op, co
 {
     struct listing listing = {.callback.entry = callback, .user = user};
     if (index == NULL || callback == NULL)
-        return refuse(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -110,7 +107,7 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
                                               aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     struct listing listing = {.callback.entry = callback, .user = user};
     sqlite3_stmt *rows = NULL;
     aoticache_status status = aoticache_index_enter_statement(
@@ -126,7 +123,7 @@ aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_
 {
     aoticache_index_object_reader reader = {.callback = callback, .user = user};
     if (index == NULL || callback == NULL)
-        return refuse(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     return list_all(index, SQL(LIST_OBJECTS), "objects", aoticache_index_give_object, &reader, ret_error);
 }
 
@@ -150,7 +147,7 @@ aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache
 {
     struct listing listing = {.callback.failure = callback, .user = user};
     if (index == NULL || callback == NULL)
-        return refuse(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     return list_all(index, SQL(LIST_FAILURES), "failures", read_failure, &listing, ret_error);
 }
 
@@ -170,7 +167,7 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
 {
     struct listing listing = {.callback.count = callback, .user = user};
     if (index == NULL || callback == NULL)
-        return refuse(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     return list_all(index, SQL(LIST_COUNTS), "counts", read_count, &listing, ret_error);
 }
 
@@ -195,7 +192,7 @@ aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const ao
                                                 size_t count, aoticache_error *ret_error)
 {
     if (index == NULL || (encodings == NULL && count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index or no encodings");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, encodings);
     if (count == 0)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
+
 #define MAX_KEPT_HITS 8 /* of one key; there are not more kinds of processors */
 
 /* Reads the columns of the statements LOOKUP and LOOKUP_ENTRY. */
@@ -140,7 +142,7 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
                                         aoticache_error *ret_error)
 {
     if (index == NULL || key == NULL || ret_count == NULL || (ret_hits == NULL && capacity > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index, key or room for the result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, key, ret_count, ret_hits);
     sqlite3_stmt *statement = NULL;
     if (recall_hits(index, key, ret_hits, capacity, ret_count))
         return AOTICACHE_OK;
@@ -173,7 +175,7 @@ aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t en
                                               aoticache_error *ret_error)
 {
     if (index == NULL || ret_hit == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, ret_hit);
     const uint8_t *answer;
     size_t size;
     if (aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_ENTRY, &entry_id, sizeof entry_id, &answer, &size) &&
@@ -213,7 +215,7 @@ aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entr
                                             aoticache_error *ret_error)
 {
     if (index == NULL || ret_guard == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, ret_guard);
     const uint8_t *answer;
     size_t size;
     if (aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_GUARD, &entry_id, sizeof entry_id, &answer, &size) &&

@@ -3,6 +3,7 @@
  */
 #include "index/connection/internal.h"
 #include "index/entries/internal.h"
+#include "base/arguments.h"
 #include "base/cleanup.h"
 
 #include <stdlib.h>
@@ -90,7 +91,7 @@ aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const 
                                                   aoticache_error *ret_error)
 {
     if (index == NULL || artifact == NULL || ret_objects == NULL || ret_count == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index artifact: no index, artifact or result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, artifact, ret_objects, ret_count);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -103,7 +104,7 @@ aoticache_status aoticache_index_has_object(aoticache_index *index, const aotica
                                             aoticache_error *ret_error)
 {
     if (index == NULL || digest == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index object: no index or digest");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, digest);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -146,7 +147,7 @@ aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_i
                                              aoticache_error *ret_error)
 {
     if (index == NULL || ret_totals == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index totals: no index or result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, ret_totals);
     return read_one_row(index, SQL(TOTALS), copy_totals, ret_totals, ret_error);
 }
 
@@ -173,8 +174,8 @@ static aoticache_status verify_totals(aoticache_index *index, aoticache_error *r
          kept.bytes == counted.bytes && kept.failures == counted.failures))
         return status;
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "index %s: is damaged: its totals say %llu entries, %llu objects, %llu bytes, there are"
-                               " %llu, %llu, %llu",
+                               "index %s: is damaged: its totals are %llu entries, %llu objects, %llu bytes; "
+                               "its tables have %llu, %llu, %llu",
                                index->path, (unsigned long long)kept.entries, (unsigned long long)kept.objects,
                                (unsigned long long)kept.bytes, (unsigned long long)counted.entries,
                                (unsigned long long)counted.objects, (unsigned long long)counted.bytes);
@@ -183,7 +184,7 @@ static aoticache_status verify_totals(aoticache_index *index, aoticache_error *r
 aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index verify: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     aoticache_status status = read_one_row(index, SQL(VERIFY), check_verdict, NULL, ret_error);
     return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
 }

@@ -2,6 +2,7 @@
  * index/entries/pins: writes and lists the rows of pinned and tagged keys.
  */
 #include "index/entries/pins.h"
+#include "base/arguments.h"
 #include "index/connection/internal.h"
 
 static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *pin, aoticache_error *ret_error)
@@ -44,7 +45,7 @@ aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticach
                                           aoticache_error *ret_error)
 {
     if (index == NULL || pins == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index pins: no index or no pins");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, pins);
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -75,9 +76,10 @@ static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_continues)
 aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticache_digest *key, const char *tag,
                                            aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "index pins: no index or no function, or both a key and a tag");
+    if (index == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
+    if (key != NULL && tag != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: key and tag exclude each other", __func__);
     struct listing listing = {.callback = callback, .user = user};
     aoticache_index_statement which = key != NULL   ? SQL(LIST_MARKS_OF_KEY)
                                       : tag != NULL ? SQL(LIST_MARKS_OF_TAG)

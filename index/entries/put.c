@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 
 #define MAX_TEXT_BYTES (1 << 20)
@@ -47,18 +48,19 @@ static aoticache_status check(const aoticache_index_entry *entry, aoticache_erro
                                    entry->object_count);
     if (entry->content_offset > manifest->bytes)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "index put: the library begins at byte %llu of a manifest that has %llu",
+                                   "index put: the library begins at byte %llu of a manifest of %llu bytes",
                                    (unsigned long long)entry->content_offset, (unsigned long long)manifest->bytes);
     if (!text_fits(entry->op) || !text_fits(entry->device) || !text_fits(entry->description) ||
         !text_fits(entry->producer) || (entry->guard != NULL && !text_fits(entry->guard)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: a text is missing or over %d bytes long",
-                                   MAX_TEXT_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "index put: a text is missing or has more than %d bytes", MAX_TEXT_BYTES);
     if (entry->encoding == NULL && entry->encoding_size > 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: an encoding of %zu bytes is missing",
                                    entry->encoding_size);
     for (size_t i = 0; i < entry->object_count; i++)
         if (entry->objects[i].bytes > INT64_MAX)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: object %zu of %zu has %llu bytes", i,
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "index put: object %zu of %zu has %llu bytes; at most 2^63-1 are allowed", i,
                                        entry->object_count, (unsigned long long)entry->objects[i].bytes);
     return AOTICACHE_OK;
 }
@@ -263,7 +265,7 @@ aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoti
                                               int64_t *ret_entry_id, aoticache_error *ret_error)
 {
     if (index == NULL || entry == NULL || ret_entry_id == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: no index, entry or result");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, entry, ret_entry_id);
     int64_t id = 0;
     aoticache_status status = check(entry, ret_error);
     if (status == AOTICACHE_OK)
@@ -287,7 +289,7 @@ aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticach
                                           aoticache_error *ret_error)
 {
     if (index == NULL || entry == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index or no entry");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, entry);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -5,6 +5,7 @@
 #include "index/entries/internal.h"
 #include "index/stats/statistics.h"
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 
 aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find, aoticache_index_found *ret_found,
@@ -181,8 +182,8 @@ static aoticache_status delete_rows(aoticache_index *index, const aoticache_inde
     status = aoticache_index_execute(index, statement, &changes, ret_error);
     /* Found through one tree and missing in the other: without this check the loop around it would never end. */
     if (status == AOTICACHE_OK && changes == 0)
-        status = aoticache_index_fail(index, SQLITE_CORRUPT,
-                                      "an index of table 'entries' names a row that is not there", ret_error);
+        status =
+            aoticache_index_fail(index, SQLITE_CORRUPT, "an index of table 'entries' names a missing row", ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_prepare(index, SQL(DELETE_DETAILS), &statement, ret_error);
     if (status != AOTICACHE_OK)
@@ -251,7 +252,7 @@ static aoticache_status remove_sharers(aoticache_index *index, const aoticache_d
     if (status == AOTICACHE_OK)
         status = aoticache_index_probe_digest(index, SQL(HAS_OBJECT), object, ret_error);
     if (status == AOTICACHE_OK)
-        return aoticache_index_fail(index, SQLITE_CORRUPT, "an object has a row, and no entry names it", ret_error);
+        return aoticache_index_fail(index, SQLITE_CORRUPT, "an object has a row, but no entry names it", ret_error);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
@@ -286,7 +287,7 @@ static aoticache_status remove_by_digest(aoticache_index *index, aoticache_index
                                          aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     if (digest != NULL)
         return remove_matching(index, which, digest, 0, ret_removed, ret_error);
     if (ret_removed != NULL)
@@ -310,6 +311,6 @@ aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t en
                                               aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     return remove_matching(index, SQL(FIND_ID), NULL, entry_id, ret_removed, ret_error);
 }

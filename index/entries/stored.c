@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "index/connection/internal.h"
 
 #define MAX_BATCH 100000 /* maximum number of entries read by one call */
@@ -154,7 +155,7 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
                                              aoticache_index_stored_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || op == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, op, callback);
     struct question question;
     const size_t question_size = make_question(op, after_entry, limit, &question);
     if (recall(index, &question, question_size, callback, user))

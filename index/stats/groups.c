@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
+
 struct aoticache_index_sum {
     char *name;
     aoticache_index_group_kind kind;
@@ -249,7 +251,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
                                              aoticache_index_group_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index groups: no index or no function");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     struct listing listing = {.group = callback, .user = user};
     sqlite3_stmt *rows = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(GROUPS), &rows, ret_error);
@@ -283,8 +285,10 @@ aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_in
         [AOTICACHE_INDEX_USAGE_BY_PRODUCER] = SQL(USAGE_BY_PRODUCER),
         [AOTICACHE_INDEX_USAGE_BY_TAG] = SQL(USAGE_BY_TAG),
     };
-    if (index == NULL || callback == NULL || (size_t)by >= sizeof statements / sizeof statements[0])
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index usage: no index, no function or no such group");
+    if (index == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
+    if ((size_t)by >= sizeof statements / sizeof statements[0])
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: unknown group %d", __func__, (int)by);
     struct listing listing = {.usage = callback, .user = user};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, statements[by], &statement, ret_error);

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/arguments.h"
+
 #define DAY_SECONDS INT64_C(86400)
 #define KEPT_DAYS 3653
 
@@ -264,8 +266,11 @@ static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_continues)
 aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
                                               aoticache_index_slot_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (index == NULL || callback == NULL || step <= 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index history: no index, function or step");
+    if (index == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
+    if (step <= 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: step is %lld; it must be positive", __func__,
+                                   (long long)step);
     struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(HISTORY), &rows, ret_error);

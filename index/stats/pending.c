@@ -24,8 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/syscalls.h"
 
 #define VERSION "aotcuse1"
@@ -84,13 +85,13 @@ static aoticache_status append(aoticache_index *index, uint8_t *bytes, size_t si
     off_t before = 0;
     cleanup_fd int fd = open_locked(index, &before);
     if (fd < 0 && errno == EWOULDBLOCK)
-        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "index %s: the file of uses beside it is locked",
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "index %s: its file of pending statistics is locked",
                                    index->path);
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot use the file of uses beside it",
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its file of pending statistics",
                                          index->path);
     if (before + (off_t)size > MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "index %s: the file of uses beside it is full",
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "index %s: its file of pending statistics is full",
                                    index->path);
     if (before == 0)
         make_header(bytes);
@@ -99,15 +100,17 @@ static aoticache_status append(aoticache_index *index, uint8_t *bytes, size_t si
         return AOTICACHE_OK;
     const int cause = errno;
     aoticache_syscall_ftruncate(fd, before); /* if that fails, readers drop the incomplete record */
-    return aoticache_error_set_errno(ret_error, cause, "index %s: cannot add to the file of uses beside it",
+    return aoticache_error_set_errno(ret_error, cause, "index %s: cannot append to its file of pending statistics",
                                      index->path);
 }
 
 aoticache_status aoticache_index_defer_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
                                               aoticache_error *ret_error)
 {
-    if (index == NULL || deltas == NULL || (deltas->sums != NULL && deltas->sums->by_name.count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index uses: no index or no deltas, or sums");
+    if (index == NULL || deltas == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, deltas);
+    if (deltas->sums != NULL && deltas->sums->by_name.count > 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: sums cannot be deferred", __func__);
     if (index->read_only)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "index %s: is open for reading only", index->path);
     cleanup_free uint8_t *bytes = malloc(MAX_BYTES);
@@ -115,8 +118,8 @@ aoticache_status aoticache_index_defer_deltas(aoticache_index *index, const aoti
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
     const size_t size = aoticache_index_record_encode(deltas, bytes + HEADER_BYTES, MAX_BYTES - HEADER_BYTES);
     if (size == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "index %s: too much for the file of uses beside it",
-                                   index->path);
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED,
+                                   "index %s: too many changes for its file of pending statistics", index->path);
     return append(index, bytes, HEADER_BYTES + size, ret_error);
 }
 

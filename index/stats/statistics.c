@@ -5,6 +5,8 @@
  */
 #include "index/stats/pending.h"
 
+#include "base/arguments.h"
+
 /* ---- flushing ---- */
 
 static aoticache_status write_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
@@ -27,7 +29,7 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
                                               bool may_wait, aoticache_error *ret_error)
 {
     if (index == NULL || deltas == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index flush: no index or no deltas");
+        return AOTICACHE_REFUSE_NULL(ret_error, index, deltas);
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -75,7 +77,8 @@ aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_i
                                        aoticache_error *ret_error)
 {
     if (!arguments_are_valid(index, uses, use_count, counts, count_count))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index flush: no index, or a use or name is missing");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: index, uses, counts or the name of a count is NULL", __func__);
     if (use_count == 0 && count_count == 0)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
@@ -203,8 +206,10 @@ static aoticache_status read_all(aoticache_index *index, const aoticache_index_r
 aoticache_status aoticache_index_read_statistics(aoticache_index *index, const aoticache_index_reading *reading,
                                                  aoticache_index_times *ret_times, aoticache_error *ret_error)
 {
-    if (index == NULL || reading == NULL || ret_times == NULL || reading->count == NULL || reading->histogram == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index statistics: no index, function or result");
+    if (index == NULL || reading == NULL || ret_times == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, reading, ret_times);
+    if (reading->count == NULL || reading->histogram == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, reading->count, reading->histogram);
     aoticache_index_times times = {.groups_ns = 0};
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -239,7 +244,7 @@ static aoticache_status write_zero_point(aoticache_index *index, int64_t now_ns,
 aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error)
 {
     if (index == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index statistics: no index");
+        return AOTICACHE_REFUSE_NULL(ret_error, index);
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -19,12 +19,12 @@ static aoticache_status examine_symbol(size_t index, const aoticache_symbol *sym
     int64_t multiple_of = symbol->multiple_of == 0 ? 1 : symbol->multiple_of;
     if (symbol->min < 0 || multiple_of < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "symbol s%zu: minimum %lld and multiple %lld, and neither may be negative", index,
+                                   "symbol s%zu: minimum %lld and multiple %lld; neither may be negative", index,
                                    (long long)symbol->min, (long long)multiple_of);
     int64_t first = symbol->min / multiple_of + (symbol->min % multiple_of != 0);
     if (symbol->max < symbol->min || symbol->max / multiple_of < first)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "symbol s%zu: an empty range, no multiple of %lld is in %lld..%lld", index,
+                                   "symbol s%zu: empty range: no multiple of %lld in %lld..%lld", index,
                                    (long long)multiple_of, (long long)symbol->min, (long long)symbol->max);
     return AOTICACHE_OK;
 }
@@ -45,7 +45,7 @@ static const char *fault_of_dim(const aoticache_dim *dim, size_t symbol_count)
         return "has a coefficient below 1";
     for (unsigned i = 0; i < dim->symbol_count; i++)
         if (dim->symbols[i] >= symbol_count)
-            return "names a symbol beyond those given";
+            return "names an undefined symbol";
     return NULL;
 }
 
@@ -84,18 +84,18 @@ static aoticache_status examine_rule(size_t index, const aoticache_tensor_patter
     case AOTICACHE_STRIDES_GIVEN:
         if (ndim >= 0 && (ndim == 0 || pattern->strides != NULL))
             return AOTICACHE_OK;
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tensor %zu: given strides need %s", index,
-                                   ndim < 0 ? "a number of dimensions, and that is free" : "an array of them");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tensor %zu: fixed strides require %s", index,
+                                   ndim < 0 ? "a fixed number of dimensions" : "an array of strides");
     case AOTICACHE_STRIDES_CHANNELS_LAST:
     case AOTICACHE_STRIDES_CHANNELS_LAST_3D:
         if (ndim == (pattern->stride_rule == AOTICACHE_STRIDES_CHANNELS_LAST ? 4 : 5))
             return AOTICACHE_OK;
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tensor %zu: %s is for %d dimensions, and there are %lld", index,
+                                   "tensor %zu: %s is for %d dimensions, but there are %lld", index,
                                    aoticache_check_rule_name(pattern->stride_rule),
                                    pattern->stride_rule == AOTICACHE_STRIDES_CHANNELS_LAST ? 4 : 5, (long long)ndim);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tensor %zu: no stride rule has number %d", index,
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tensor %zu: unknown stride rule %d", index,
                                (int)pattern->stride_rule);
 }
 
@@ -105,13 +105,13 @@ static aoticache_status examine_pattern(size_t index, const aoticache_tensor_pat
     if (pattern->dtype < -1 || pattern->layout < -1 || pattern->device_type < -1 || pattern->device_index < -1 ||
         pattern->requires_grad < -1 || pattern->requires_grad > 1)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tensor %zu: dtype %d, layout %d, device %d:%d, requires_grad %d, and -1 is the "
-                                   "least; requires_grad is 1 at most",
+                                   "tensor %zu: dtype %d, layout %d, device %d:%d, requires_grad %d; the minimum "
+                                   "is -1, and requires_grad is at most 1",
                                    index, pattern->dtype, pattern->layout, pattern->device_type, pattern->device_index,
                                    pattern->requires_grad);
     if (pattern->ndim < -1 || pattern->ndim > AOTICACHE_CHECK_MAX_NDIM)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tensor %zu: number of dimensions is %lld, and must be in -1..%d", index,
+                                   "tensor %zu: number of dimensions is %lld; it must be in -1..%d", index,
                                    (long long)pattern->ndim, AOTICACHE_CHECK_MAX_NDIM);
     aoticache_status status = examine_rule(index, pattern, ret_error);
     if (status == AOTICACHE_OK && pattern->sizes != NULL)
@@ -127,7 +127,7 @@ static aoticache_status examine(const aoticache_tensor_pattern *patterns, size_t
     aoticache_status status = AOTICACHE_OK;
     if (tensor_count > AOTICACHE_CHECK_MAX_TENSORS || symbol_count > AOTICACHE_CHECK_MAX_SYMBOLS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%zu tensors and %zu symbols, and %d and %d are the most", tensor_count,
+                                   "%zu tensors and %zu symbols; at most %d and %d are allowed", tensor_count,
                                    symbol_count, AOTICACHE_CHECK_MAX_TENSORS, AOTICACHE_CHECK_MAX_SYMBOLS);
     if (tensor_count > 0 && patterns == NULL)
         return AOTICACHE_REFUSE_NULL_OF("aoticache_check_create", ret_error, patterns);
@@ -274,8 +274,8 @@ static aoticache_status examine_bound(uint64_t bound, size_t symbol_count, aotic
     for (size_t i = 0; i < symbol_count; i++)
         if ((bound >> i & 1) == 0)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "symbol s%zu never stands alone (with a coefficient and an offset), so that no "
-                                       "size or stride gives its value",
+                                       "symbol s%zu never occurs alone (with a coefficient and an offset), so no size "
+                                       "or stride determines its value",
                                        i);
     return AOTICACHE_OK;
 }
@@ -294,7 +294,7 @@ aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns
     cleanup_free struct aoticache_check *check =
         allocate_check(tensor_count, symbol_count, count_dims(patterns, tensor_count), &dims, &all_roles);
     if (check == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu tensors",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a check of %zu tensors",
                                    tensor_count);
     uint8_t *roles = all_roles;
     for (size_t i = 0; i < tensor_count; i++)
@@ -340,11 +340,11 @@ static aoticache_status examine_view(size_t index, const aoticache_tensor_view *
 {
     if (tensor->dtype < 0 || tensor->layout < 0 || tensor->device.type < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tensor %zu: dtype %d, layout %d, device type %d, and none may be negative", index,
+                                   "tensor %zu: dtype %d, layout %d, device type %d; none may be negative", index,
                                    tensor->dtype, tensor->layout, tensor->device.type);
     if (tensor->ndim < 0 || tensor->ndim > AOTICACHE_CHECK_MAX_NDIM)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "tensor %zu: number of dimensions is %lld, and must be in 0..%d", index,
+                                   "tensor %zu: number of dimensions is %lld; it must be in 0..%d", index,
                                    (long long)tensor->ndim, AOTICACHE_CHECK_MAX_NDIM);
     if (tensor->ndim > 0 && (tensor->sizes == NULL || tensor->strides == NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tensor %zu: %lld dimensions without %s", index,
@@ -358,7 +358,7 @@ aoticache_status aoticache_check_create_exact(const aoticache_tensor_view *tenso
     if (tensor_count > 0 && tensors == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, tensors);
     if (tensor_count > AOTICACHE_CHECK_MAX_TENSORS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%zu tensors, and %d are the most", tensor_count,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%zu tensors; at most %d are allowed", tensor_count,
                                    AOTICACHE_CHECK_MAX_TENSORS);
     size_t dim_count = 0;
     for (size_t i = 0; i < tensor_count; i++) {
@@ -370,7 +370,7 @@ aoticache_status aoticache_check_create_exact(const aoticache_tensor_view *tenso
     cleanup_free aoticache_tensor_pattern *patterns = calloc(tensor_count + 1, sizeof *patterns);
     cleanup_free aoticache_dim *dims = calloc(dim_count + 1, sizeof *dims);
     if (patterns == NULL || dims == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu tensors",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a check of %zu tensors",
                                    tensor_count);
     aoticache_dim *next = dims;
     for (size_t i = 0; i < tensor_count; i++) {

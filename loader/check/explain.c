@@ -206,7 +206,7 @@ static aoticache_status explain_rule(const struct explainer *explainer, uint32_t
                                      aoticache_check_rule_name(rule));
         if (__builtin_mul_overflow(expected, tensor->sizes[dimension], &expected))
             return refuse_difference(explainer, index,
-                                     "its number of elements does not fit into 64 bits, and must (%s)",
+                                     "its number of elements does not fit into 64 bits, but must (%s)",
                                      aoticache_check_rule_name(rule));
     }
     return AOTICACHE_OK;
@@ -218,7 +218,7 @@ aoticache_status aoticache_check_explain(const aoticache_check *check, const aot
     struct explainer explainer = {.check = check, .tensors = tensors, .names = names, .ret_error = ret_error};
     aoticache_status status = AOTICACHE_OK;
     if (tensor_count != check->tensor_count)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there are %zu arguments, and must be %u",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there are %zu arguments, but there must be %u",
                                    tensor_count, (unsigned)check->tensor_count);
     for (uint32_t i = 0; i < check->tensor_count && status == AOTICACHE_OK; i++) {
         status = explain_facts(&explainer, i);

@@ -471,7 +471,8 @@ aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_c
                             .tensor_capacity = tensor_capacity,
                             .dims = dims};
     if (patterns == NULL || dims == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu characters", length);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a check of %zu characters",
+                                   length);
     for (size_t i = 0; i < AOTICACHE_CHECK_MAX_SYMBOLS; i++)
         parser.symbols[i] = (aoticache_symbol)AOTICACHE_SYMBOL_INIT;
     if (!read_check(&parser))

@@ -45,8 +45,8 @@ static aoticache_status find_room_for_name(const aoticache_elf *elf, const char 
         }
     }
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "it has no PT_GNU_STACK program header in its segments, where the name of %s could be "
-                               "put; link it without -z nognustack",
+                               "it has no PT_GNU_STACK program header in its segments that could hold the "
+                               "name of %s; link it without -z nognustack",
                                name);
 }
 
@@ -79,8 +79,8 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
 {
     if (entry == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "its dynamic section has no room to name %s: all %zu entries are taken; link it "
-                                   "with libtorch_cpu.so",
+                                   "its dynamic section has no space to name %s: all %zu entries are in use; link "
+                                   "it with libtorch_cpu.so",
                                    name, elf->dynamic_slots);
     aoticache_status status = find_room_for_name(elf, name, edit, ret_error);
     if (status != AOTICACHE_OK)
@@ -131,9 +131,9 @@ static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_e
 {
     int file = aoticache_memory_file_create();
     if (file < 0 && errno == ENOSYS)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system has no memfd_create");
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system does not support memfd_create");
     if (file < 0)
-        return aoticache_error_set_errno(ret_error, errno, "creating a file in memory");
+        return aoticache_error_set_errno(ret_error, errno, "cannot create a file in memory");
     *ret_file = file;
     return AOTICACHE_OK;
 }
@@ -164,7 +164,7 @@ static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool
     uint64_t size = whole ? elf->file_size : bytes_of_segments(elf);
     if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s %llu bytes, and %llu at most are copied into memory; run it in a process with "
+                                   "%s %llu bytes; at most %llu are copied into memory; run it in a process with "
                                    "PyTorch%s",
                                    whole ? "it has" : "its segments have", (unsigned long long)size,
                                    (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES,
@@ -183,10 +183,11 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
         if (got < 0 && errno == EINTR)
             continue;
         if (got == 0)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "the file shrank from %llu to %llu bytes meanwhile",
+            return aoticache_error_set(ret_error, AOTICACHE_IO,
+                                       "the file shrank from %llu to %llu bytes while it was being copied",
                                        (unsigned long long)elf->file_size, (unsigned long long)offset);
         if (got < 0 || !aoticache_memory_file_write(copy, buffer, (size_t)got, offset))
-            return aoticache_error_set_errno(ret_error, errno, "copying %llu bytes into memory",
+            return aoticache_error_set_errno(ret_error, errno, "cannot copy %llu bytes into memory",
                                              (unsigned long long)size);
         offset += (uint64_t)got;
     }
@@ -300,17 +301,17 @@ static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_lib
     if (copy != elf->fd)
         status = copy_bytes(elf, size, copy, ret_error);
     else if (size < elf->file_size && ftruncate(copy, (off_t)size) != 0)
-        status =
-            aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes", (unsigned long long)size);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot truncate the copy to %llu bytes",
+                                           (unsigned long long)size);
     if (status != AOTICACHE_OK)
         return status;
     if (!aoticache_memory_file_write(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic,
                                      elf->dynamic_offset) ||
         !write_stack_headers(elf, edit, copy) || !write_symbols(elf, names, copy) ||
         (!whole && !write_file_header(copy)))
-        return aoticache_error_set_errno(ret_error, errno, "naming the provider in the copy");
+        return aoticache_error_set_errno(ret_error, errno, "cannot write the provider's name into the copy");
     if (!aoticache_memory_file_seal(copy))
-        return aoticache_error_set_errno(ret_error, errno, "sealing the copy");
+        return aoticache_error_set_errno(ret_error, errno, "cannot seal the copy");
     return AOTICACHE_OK;
 }
 
@@ -329,7 +330,7 @@ aoticache_status aoticache_sealed_copy_read(const aoticache_elf *elf, bool whole
     if (status != AOTICACHE_OK)
         return status;
     if (copy.failed != 0)
-        return aoticache_error_set_errno(ret_error, copy.failed, "copying %llu bytes into memory",
+        return aoticache_error_set_errno(ret_error, copy.failed, "cannot copy %llu bytes into memory",
                                          (unsigned long long)copy.kept);
     if (!aoticache_digest_equal(&actual, digest)) {
         char theirs[AOTICACHE_DIGEST_HEX_BYTES], wanted[AOTICACHE_DIGEST_HEX_BYTES];
@@ -352,7 +353,7 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
     cleanup_free Elf64_Dyn *dynamic = calloc(elf->dynamic_slots, sizeof *dynamic);
     uint64_t size = 0;
     if (dynamic == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu dynamic entries",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu dynamic entries",
                                    elf->dynamic_slots);
     copy_edit edit = {.dynamic = dynamic};
     aoticache_status status = plan_edit(elf, names, provider, &edit, ret_error);

@@ -53,7 +53,7 @@ aoticache_status aoticache_cuda_facts_read(int fd, const aoticache_name_list *ne
     }
     aoticache_cuda_facts *kept = malloc(sizeof *kept);
     if (kept == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for what a library needs of CUDA");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for what a library needs of CUDA");
     *kept = facts;
     *ret_facts = kept;
     return AOTICACHE_OK;
@@ -96,8 +96,8 @@ static aoticache_status check_driver(const aoticache_cuda_facts *facts, const ta
     if (facts->runtime_major <= to->cuda->driver_version / 1000)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "library %.200s needs %s, and so a driver for CUDA %d.0 or later; the driver %.200s is "
-                               "for CUDA %d.%d: install a newer one",
+                               "library %.200s needs %s, which requires a driver for CUDA %d.0 or later; the "
+                               "driver %.200s is for CUDA %d.%d: install a newer one",
                                to->library, facts->runtime_name, facts->runtime_major, to->cuda->driver_path,
                                to->cuda->driver_version / 1000, to->cuda->driver_version % 1000 / 10);
 }
@@ -143,7 +143,7 @@ static aoticache_status check_file(int folder, const char *name, const target *t
     aoticache_error detail = {.status = AOTICACHE_OK};
     cleanup_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "library %.200s: opening its file %.200s", to->library,
+        return aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot open its file %.200s", to->library,
                                          name);
     aoticache_status status = aoticache_cuda_image_set_read(fd, &images, &detail);
     if (status != AOTICACHE_OK)
@@ -161,14 +161,14 @@ static aoticache_status check_directory(const char *directory, const target *to,
 {
     cleanup_dir DIR *folder = opendir(directory);
     if (folder == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "library %.200s: opening its directory %.400s", to->library,
-                                         directory);
+        return aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot open its directory %.400s",
+                                         to->library, directory);
     aoticache_status status = AOTICACHE_OK;
     for (const char *name; status == AOTICACHE_OK && (name = aoticache_listing_next(folder)) != NULL;)
         if (ends_with(name, ".cubin") || ends_with(name, ".fatbin"))
             status = check_file(dirfd(folder), name, to, ret_error);
     if (status == AOTICACHE_OK && errno != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "library %.200s: reading its directory %.400s",
+        status = aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot read its directory %.400s",
                                            to->library, directory);
     return status;
 }

@@ -93,7 +93,7 @@ static aoticache_status open_driver(aoticache_error *ret_error)
     probe.cuda.driver_path = strdup(path);
     return probe.cuda.driver_path != NULL
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the path of the CUDA driver");
+               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the path of the CUDA driver");
 }
 
 static aoticache_status fail_call(const char *function, int code, aoticache_error *ret_error)
@@ -152,7 +152,7 @@ static aoticache_status read_devices(aoticache_error *ret_error)
     size_t count = (size_t)probe.cuda.device_count;
     probe.devices = calloc(count + 1, sizeof *probe.devices);
     if (probe.devices == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu CUDA devices", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu CUDA devices", count);
     for (size_t i = 0; i < count; i++) {
         const char *function;
         probe.devices[i].code = read_device((int)i, &probe.devices[i].device, &function);
@@ -209,7 +209,7 @@ aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device
     const probed_device *device = &probe.devices[position];
     if (device->failed != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "CUDA device %d cannot be asked: %s failed with error %d: %.300s", (int)position,
+                                   "cannot query CUDA device %d: %s failed with error %d: %.300s", (int)position,
                                    device->failed, device->code, error_text(device->code));
     *ret_device = device->device;
     return AOTICACHE_OK;

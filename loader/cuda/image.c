@@ -67,7 +67,7 @@ static uint64_t get_64(const uint8_t *bytes)
 static aoticache_status fail_truncated(const reader *from, const char *what, uint64_t offset, uint64_t size)
 {
     return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                               "device code: %s is %" PRIu64 " bytes at offset %" PRIu64 ", the file has %" PRIu64
+                               "device code: %s is %" PRIu64 " bytes at offset %" PRIu64 ", but the file has %" PRIu64
                                " bytes",
                                what, size, offset, from->size);
 }
@@ -82,7 +82,7 @@ static aoticache_status read_at(const reader *from, const char *what, uint64_t o
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return aoticache_error_set_errno(from->ret_error, errno, "reading %s", what);
+            return aoticache_error_set_errno(from->ret_error, errno, "cannot read %s", what);
         if (got == 0)
             return fail_truncated(from, what, offset, size);
         done += (uint64_t)got;
@@ -102,8 +102,8 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
 {
     if (arch < 10 || arch > AOTICACHE_CUDA_ARCH_MAX)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32
-                                   "; 10 to %d can be",
+                                   "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32 "; it "
+                                   "must be 10 to %d",
                                    offset, arch, AOTICACHE_CUDA_ARCH_MAX);
     uint32_t bit = arch * 8 + (is_ptx ? 4 : 0) + (is_specific ? 2 : is_family ? 1 : 0);
     uint64_t mask = UINT64_C(1) << bit % 64;
@@ -176,11 +176,12 @@ static aoticache_status read_section_names(const reader *from, uint64_t position
     uint64_t size = section_field(section, offsetof(Elf64_Shdr, sh_size));
     if (size > MAX_SECTION_NAMES)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: the names of the sections are %" PRIu64 " bytes, at most %d can be",
+                                   "device code: the names of the sections are %" PRIu64 " bytes; at most %d are "
+                                   "allowed",
                                    size, MAX_SECTION_NAMES);
     tables->names = calloc(1, (size_t)size + 1);
     if (tables->names == NULL)
-        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "no memory for names of sections");
+        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "out of memory for names of sections");
     tables->names_size = (size_t)size;
     uint64_t offset = section_field(section, offsetof(Elf64_Shdr, sh_offset));
     return read_at(from, "the table of section names", offset, size, tables->names);
@@ -194,7 +195,7 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
         return AOTICACHE_OK;
     if (get_16(header + offsetof(Elf64_Ehdr, e_shentsize)) != sizeof(Elf64_Shdr))
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: section headers of %u bytes, not %zu",
+                                   "device code: section headers of %u bytes; expected %zu",
                                    get_16(header + offsetof(Elf64_Ehdr, e_shentsize)), sizeof(Elf64_Shdr));
     aoticache_status status = read_section_counts(from, header, &count, &names);
     if (status != AOTICACHE_OK)
@@ -204,7 +205,8 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
         return fail_truncated(from, "the table of sections", offset, bytes);
     ret_tables->headers = malloc((size_t)bytes);
     if (ret_tables->headers == NULL)
-        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "no memory for %" PRIu64 " sections", count);
+        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "out of memory for %" PRIu64 " sections",
+                                   count);
     ret_tables->count = (size_t)count;
     status = read_at(from, "the table of sections", offset, bytes, ret_tables->headers);
     return status == AOTICACHE_OK ? read_section_names(from, names, ret_tables) : status;
@@ -278,7 +280,7 @@ static aoticache_status read_cubin(const reader *from, const uint8_t *header)
     bool is_specific;
     if (!is_image(header))
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: a .cubin file that is not 64-bit and little-endian");
+                                   "device code: the .cubin file is not 64-bit little-endian");
     image_flags(header, &arch, &is_specific);
     aoticache_status status = read_compat(from, header, &is_specific);
     return status == AOTICACHE_OK ? add_image(from, 0, arch, false, is_specific, false) : status;
@@ -302,8 +304,8 @@ static aoticache_status check_payload(const reader *from, part payload, uint32_t
     if (own_arch == arch)
         return AOTICACHE_OK;
     return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                               "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32
-                               ", its container says %" PRIu32,
+                               "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32 ", but "
+                               "its container says %" PRIu32,
                                payload.offset, own_arch, arch);
 }
 
@@ -321,8 +323,8 @@ static aoticache_status read_entry(const reader *from, part entries, uint64_t *r
     uint64_t flags = get_64(entry + 40);
     if (header_size < sizeof entry || header_size > left || payload_size > left - header_size)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: the entry at offset %" PRIu64 " has a header of %" PRIu64
-                                   " bytes and %" PRIu64 " bytes of code, its container %" PRIu64 " bytes more",
+                                   "device code: the entry at offset %" PRIu64 " has a header of %" PRIu64 " bytes "
+                                   "and %" PRIu64 " bytes of code, but its container has %" PRIu64 " bytes left",
                                    entries.offset, header_size, payload_size, left);
     part payload = {.offset = entries.offset + header_size, .end = entries.offset + header_size + payload_size};
     uint16_t kind = get_16(entry);
@@ -348,13 +350,13 @@ static aoticache_status read_container(reader *from, part containers, uint64_t *
     uint64_t header_size = get_16(header + 6), size = get_64(header + 8);
     if (get_32(header) != CONTAINER_MAGIC || get_16(header + 4) != 1)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: the container at offset %" PRIu64 " begins with 0x%08" PRIx32
-                                   " and version %u; known are 0x%08x and 1",
+                                   "device code: the container at offset %" PRIu64 " begins with 0x%08" PRIx32 " and "
+                                   "version %u; expected 0x%08x and 1",
                                    containers.offset, get_32(header), get_16(header + 4), CONTAINER_MAGIC);
     if (header_size < sizeof header || header_size > left || size > left - header_size)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
-                                   "device code: the container at offset %" PRIu64 " has %" PRIu64 " and %" PRIu64
-                                   " bytes, there are %" PRIu64,
+                                   "device code: the container at offset %" PRIu64 " declares %" PRIu64 " and %" PRIu64
+                                   " bytes, but there are %" PRIu64,
                                    containers.offset, header_size, size, left);
     part entries = {.offset = containers.offset + header_size, .end = containers.offset + header_size + size};
     *ret_end = entries.end;
@@ -422,7 +424,7 @@ aoticache_status aoticache_cuda_image_set_read(int fd, aoticache_cuda_image_set 
     struct stat about;
     uint8_t header[sizeof(Elf64_Ehdr)] = {0};
     if (fstat(fd, &about) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "asking for the size of descriptor %d", fd);
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine descriptor %d", fd);
     if (!S_ISREG(about.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "device code: not a regular file");
     reader from = {.fd = fd, .size = (uint64_t)about.st_size, .set = set, .ret_error = ret_error};

@@ -43,14 +43,15 @@ static aoticache_status load_library(aoticache_cxx_map_functions *ret_functions,
     aoticache_error detail;
     if (aoticache_home_find(LIBRARY_FILE, path, &detail) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
-                                   "this library takes its constants as a C++ map alone, which needs a file: %s",
+                                   "this library only accepts its constants as a C++ map, and a file for that is "
+                                   "missing: %s",
                                    detail.message);
     /* Maps that it made may be alive when the last kernel library is unloaded, so it is never unloaded. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         const char *message = dlerror();
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
-                                   "the dynamic linker refuses the library of C++ maps: %s",
+                                   "the dynamic linker cannot load the library of C++ maps: %s",
                                    message != NULL ? message : path);
     }
     aoticache_status status = bind_functions(handle, path, ret_functions, ret_error);
@@ -66,7 +67,7 @@ aoticache_status aoticache_cxx_map_functions_get(const aoticache_cxx_map_functio
     if (functions == NULL) {
         cleanup_free aoticache_cxx_map_functions *mine = calloc(1, sizeof *mine);
         if (mine == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the functions of C++ maps");
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the functions of C++ maps");
         aoticache_fork_guard_enter();
         aoticache_status status = load_library(mine, ret_error);
         aoticache_fork_guard_leave();

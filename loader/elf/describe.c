@@ -150,7 +150,8 @@ aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticach
     aoticache_library_names names = {0};
     if (!add_names(elf, &names)) {
         aoticache_library_names_free(&names);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names", elf->symbol_count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu symbol names",
+                                   elf->symbol_count);
     }
     name_list_sort(&names.symbols);
     name_list_sort(&names.exports);
@@ -181,7 +182,7 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
     for (size_t i = 1; i < elf->symbol_count; i++)
         if (elf->symbols[i].st_shndx != SHN_UNDEF &&
             !aoticache_name_list_add(list, aoticache_elf_string(elf, elf->symbols[i].st_name)))
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu symbol names",
                                        elf->symbol_count);
     name_list_sort(list);
     return AOTICACHE_OK;
@@ -201,7 +202,8 @@ static aoticache_status copy_missing(description_storage *storage, const aoticac
             !aoticache_name_is_proxy_executor(wanted->names[i]))
             continue;
         if (!aoticache_name_list_add(&storage->missing, wanted->names[i]))
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names", wanted->count);
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu symbol names",
+                                       wanted->count);
     }
     return AOTICACHE_OK;
 }
@@ -251,7 +253,7 @@ aoticache_status aoticache_library_describe(int fd, aoticache_library_descriptio
         return AOTICACHE_REFUSE_NULL(ret_error, ret_description);
     description_storage *storage = calloc(1, sizeof *storage);
     if (storage == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a description");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a description");
     aoticache_status status = aoticache_elf_open(fd, &storage->elf, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_library_names_read(&storage->elf, &storage->names, ret_error);

@@ -20,7 +20,8 @@ static aoticache_status fail_truncated(const aoticache_elf *elf, const char *wha
                                        aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "not a whole shared library: %s is %llu bytes at offset %llu, the file has %llu bytes",
+                               "not a whole shared library: %s is %llu bytes at offset %llu, but the file has "
+                               "%llu bytes",
                                what, (unsigned long long)size, (unsigned long long)offset,
                                (unsigned long long)elf->file_size);
 }
@@ -36,7 +37,7 @@ aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return aoticache_error_set_errno(ret_error, errno, "reading %s", what);
+            return aoticache_error_set_errno(ret_error, errno, "cannot read %s", what);
         if (got == 0)
             return fail_truncated(elf, what, offset, size, ret_error);
         next += got;
@@ -141,7 +142,7 @@ static aoticache_status read_table(const aoticache_elf *elf, const char *what, u
                                    (unsigned long long)elf->file_size);
     uint8_t *table = table_allocate(size + 1);
     if (table == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %s: %llu bytes", what,
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s: %llu bytes", what,
                                    (unsigned long long)size);
     aoticache_status status = aoticache_elf_read(elf, what, offset, size, table, ret_error);
     if (status != AOTICACHE_OK) {
@@ -170,8 +171,8 @@ static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_hea
     const uint8_t *ident = ret_header->e_ident;
     if (memcmp(ident, ELFMAG, SELFMAG) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a shared library: it begins with %02x %02x %02x %02x, ELF files with "
-                                   "7f 45 4c 46",
+                                   "not a shared library: it begins with %02x %02x %02x %02x; ELF files begin "
+                                   "with 7f 45 4c 46",
                                    ident[0], ident[1], ident[2], ident[3]);
     elf->elf_class = ident[EI_CLASS];
     elf->byte_order = ident[EI_DATA];
@@ -179,7 +180,7 @@ static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_hea
     elf->machine = swapped ? swapped_16(ret_header->e_machine) : ret_header->e_machine;
     uint16_t type = swapped ? swapped_16(ret_header->e_type) : ret_header->e_type;
     if (type != ET_DYN)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: ELF type %u, not %u", type,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: ELF type %u; expected %u", type,
                                    ET_DYN);
     elf->native = !swapped && elf->elf_class == ELFCLASS64;
     if (elf->native && size < sizeof *ret_header)
@@ -196,7 +197,8 @@ static aoticache_status read_program_headers(aoticache_elf *elf, const Elf64_Ehd
     elf->program_count = header->e_phnum;
     elf->programs = calloc(elf->program_count, sizeof *elf->programs);
     if (elf->programs == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %u program headers", header->e_phnum);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %u program headers",
+                                   header->e_phnum);
     return aoticache_elf_read(elf, "the program headers", elf->programs_offset,
                               elf->program_count * sizeof *elf->programs, elf->programs, ret_error);
 }
@@ -219,7 +221,7 @@ static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_er
         elf->dynamic_count++;
     if (elf->dynamic_count == elf->dynamic_slots)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a whole shared library: none of the %zu entries of its dynamic section ends it",
+                                   "not a whole shared library: its dynamic section of %zu entries has no end",
                                    elf->dynamic_slots);
     return AOTICACHE_OK;
 }
@@ -353,7 +355,7 @@ static aoticache_status read_symbols(aoticache_elf *elf, aoticache_error *ret_er
         return status;
     if (count > elf->file_size / sizeof(Elf64_Sym))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a whole shared library: %llu symbols, the file has %llu bytes",
+                                   "not a whole shared library: %llu symbols, but the file has %llu bytes",
                                    (unsigned long long)count, (unsigned long long)elf->file_size);
     status = read_table(elf, "the symbol table", symbols_address, count * sizeof(Elf64_Sym), (void **)&elf->symbols,
                         &elf->symbols_offset, ret_error);
@@ -381,7 +383,7 @@ aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_er
 {
     struct stat about;
     if (fstat(fd, &about) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "asking for the size of descriptor %d", fd);
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine descriptor %d", fd);
     if (!S_ISREG(about.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: not a regular file");
     aoticache_elf elf = {.fd = fd, .file_size = (uint64_t)about.st_size};

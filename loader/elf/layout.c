@@ -30,13 +30,13 @@ static aoticache_status check_segment(const aoticache_elf *elf, size_t index, ui
     if (segment->p_offset > elf->file_size || segment->p_filesz > elf->file_size - segment->p_offset)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "not a whole shared library: segment %zu is %" PRIu64 " bytes at offset %" PRIu64
-                                   ", the file has %" PRIu64 " bytes",
+                                   ", but the file has %" PRIu64 " bytes",
                                    index, segment->p_filesz, segment->p_offset, elf->file_size);
     if (segment->p_memsz < segment->p_filesz || __builtin_add_overflow(segment->p_vaddr, segment->p_memsz, &end) ||
         end > (uint64_t)1 << 47 || segment->p_vaddr < previous_end)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a shared library: segment %zu takes %" PRIu64 " bytes at address 0x%" PRIx64
-                                   ", with %" PRIu64 " bytes in the file and the one before it up to 0x%" PRIx64,
+                                   "not a shared library: segment %zu has %" PRIu64 " bytes at address 0x%" PRIx64 ", "
+                                   "of which %" PRIu64 " are in the file, and the previous segment ends at 0x%" PRIx64,
                                    index, segment->p_memsz, segment->p_vaddr, segment->p_filesz, previous_end);
     uint64_t align = segment->p_align > 1 ? segment->p_align : 1;
     if ((align & (align - 1)) != 0 || align > (uint64_t)1 << 32 ||
@@ -151,7 +151,7 @@ static aoticache_status check_tables(const aoticache_elf *elf, aoticache_error *
             continue;
         if (has_address && table->size_tag != DT_NULL && !has_size)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "not a whole shared library: nothing says how long %s is", table->what);
+                                       "not a whole shared library: the length of %s is missing", table->what);
         if (!has_address || bytes % table->entry_bytes != 0 || !in_segment(elf, address, bytes, table->flags))
             return fail_outside(elf, table->what, address, bytes, ret_error);
     }
@@ -193,8 +193,8 @@ static aoticache_status check_entry(const aoticache_elf *elf, const Elf64_Dyn *e
     }
     if (value != only)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a shared library: entry 0x%" PRIx64 " of its dynamic section is %" PRIu64
-                                   ", not %" PRIu64,
+                                   "not a shared library: entry 0x%" PRIx64 " of its dynamic section is %" PRIu64 "; "
+                                   "expected %" PRIu64,
                                    (uint64_t)entry->d_tag, value, only);
     return AOTICACHE_OK;
 }
@@ -214,8 +214,8 @@ static aoticache_status check_entries(const aoticache_elf *elf, aoticache_error 
         find_value(elf, DT_JMPREL, &ignored) != find_value(elf, DT_PLTREL, &ignored) ||
         find_value(elf, DT_RELA, &ignored) != find_value(elf, DT_RELAENT, &ignored))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a whole shared library: its dynamic section lacks the symbols, their versions, "
-                                   "or the kind of its relocations");
+                                   "not a whole shared library: its dynamic section lacks the symbols, their "
+                                   "versions, or the kind of its relocations");
     return AOTICACHE_OK;
 }
 

@@ -288,7 +288,7 @@ aoticache_status aoticache_library_traits_read(int fd, aoticache_library_traits 
         return AOTICACHE_REFUSE_NULL(ret_error, ret_traits);
     traits_storage *storage = calloc(1, sizeof *storage);
     if (storage == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for traits");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for traits");
     storage->elf.fd = -1;
     aoticache_status status = aoticache_elf_open(fd, &storage->elf, ret_error);
     if (status == AOTICACHE_OK)

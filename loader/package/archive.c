@@ -70,12 +70,12 @@ static aoticache_status need_zip(aoticache_error *ret_error)
         ZIP_FUNCTION_LIST(ZIP_ENTRY)
 #undef ZIP_ENTRY
     };
-    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not there";
+    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not installed";
     if (aoticache_optional_library_open(&zip_is_there, names, sizeof names / sizeof names[0], table,
                                         sizeof table / sizeof table[0], "libzip 1.x", problem))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "packages are read with libzip, and %s: install it (Debian: libzip4, libzip5 or "
+                               "packages need libzip, and %s: install it (Debian: libzip4, libzip5 or "
                                "libzip4t64; Fedora: libzip)",
                                problem);
 }
@@ -214,8 +214,8 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
         zip.source_free(source);
     } else if (archive->zip == NULL) {
         status = aoticache_error_set(ret_error, status_of_zip_error(&error, AOTICACHE_INVALID),
-                                     "%s is not a sound ZIP archive: %s", archive->name,
-                                     zip.error_code_zip(&error) == ZIP_ER_EXISTS ? "it has a name twice"
+                                     "%s is not a valid ZIP archive: %s", archive->name,
+                                     zip.error_code_zip(&error) == ZIP_ER_EXISTS ? "it has a duplicate name"
                                                                                  : zip.error_strerror(&error));
         zip.source_free(source); /* open_from_source takes it over only on success */
     }
@@ -321,8 +321,8 @@ static aoticache_status fail_size(const aoticache_archive *archive, uint64_t pos
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
     return aoticache_error_set(
-        ret_error, AOTICACHE_CORRUPT, "%s: %.200s unpacks to %s%llu bytes, the archive says %llu", archive->name,
-        name != NULL ? name : "an entry", relation, (unsigned long long)got, (unsigned long long)bytes);
+        ret_error, AOTICACHE_CORRUPT, "%s: %.200s unpacks to %s%llu bytes, but the archive declares %llu",
+        archive->name, name != NULL ? name : "an entry", relation, (unsigned long long)got, (unsigned long long)bytes);
 }
 
 /* libzip compares the checksum when it reaches the end, so the file is read up to its end. */

@@ -89,10 +89,12 @@ static aoticache_status check_sizes(const aoticache_archive *archive, const aoti
     bool is_stored = entry->method == AOTICACHE_ARCHIVE_STORED && !entry->encrypted;
     if (entry->compressed > aoticache_archive_bytes(archive) ||
         (is_stored ? entry->bytes != entry->compressed : entry->bytes / MAX_ENTRY_RATIO > entry->compressed))
-        return aoticache_error_set(
-            ret_error, AOTICACHE_INVALID, "%s: the entry %s cannot have %llu bytes in %llu of an archive of %llu",
-            aoticache_archive_name(archive), printable(entry->name, text), (unsigned long long)entry->bytes,
-            (unsigned long long)entry->compressed, (unsigned long long)aoticache_archive_bytes(archive));
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: invalid sizes of the entry %s: %llu bytes packed into %llu of an archive "
+                                   "of %llu",
+                                   aoticache_archive_name(archive), printable(entry->name, text),
+                                   (unsigned long long)entry->bytes, (unsigned long long)entry->compressed,
+                                   (unsigned long long)aoticache_archive_bytes(archive));
     return AOTICACHE_OK;
 }
 
@@ -106,7 +108,7 @@ static aoticache_status check_entry(const aoticache_archive *archive, const aoti
     if (!is_plain(entry, is_folder))
         return refuse(archive, entry->name, "it is a symbolic link or another special file", ret_error);
     if (is_folder && entry->bytes != 0)
-        return refuse(archive, entry->name, "it is a folder with contents", ret_error);
+        return refuse(archive, entry->name, "it is a directory with contents", ret_error);
     return check_sizes(archive, entry, ret_error);
 }
 
@@ -120,7 +122,8 @@ static aoticache_status check_packing(const aoticache_archive *archive, const ao
                                    aoticache_archive_name(archive), printable(entry->name, text));
     if (entry->method != AOTICACHE_ARCHIVE_STORED && entry->method != AOTICACHE_ARCHIVE_DEFLATED)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: the entry %s is compressed by method %u; 0 (stored) and 8 (deflated) are known",
+                                   "%s: the entry %s uses compression method %u; supported are 0 (stored) and 8 "
+                                   "(deflated)",
                                    aoticache_archive_name(archive), printable(entry->name, text),
                                    (unsigned)entry->method);
     return AOTICACHE_OK;
@@ -152,9 +155,11 @@ static aoticache_status check_totals(const aoticache_archive *archive, uint64_t 
 {
     const uint64_t all = aoticache_archive_bytes(archive);
     if (compressed > all)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_INVALID, "%s: its entries overlap: together they have %llu bytes, the archive %llu",
-            aoticache_archive_name(archive), (unsigned long long)compressed, (unsigned long long)all);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: its entries overlap: together they have %llu bytes, but the archive has "
+                                   "%llu",
+                                   aoticache_archive_name(archive), (unsigned long long)compressed,
+                                   (unsigned long long)all);
     if (bytes > TOTAL_ALLOWANCE && (bytes - TOTAL_ALLOWANCE) / MAX_TOTAL_RATIO > all)
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID, "%s: %llu bytes would unpack to %llu, more than %d times as much",
@@ -231,7 +236,7 @@ static const char *find_library(const struct file *files, size_t count, const ch
     if (wrappers == 1)
         return wrapper;
     *ret_reason = libraries == 0 ? "no library (.so); one that has only sources must be compiled with PyTorch first"
-                                 : "several libraries (.so), of which not exactly one is called *.wrapper.so";
+                                 : "several libraries (.so), but not exactly one named *.wrapper.so";
     return NULL;
 }
 
@@ -342,8 +347,7 @@ static aoticache_status check_metadata(const aoticache_package *package, const s
         return AOTICACHE_OK;
     return aoticache_error_set(
         ret_error, AOTICACHE_INVALID,
-        "%s: with %.200s of the model %.100s, the metadata of its models is %llu %s; at most %u are "
-        "read",
+        "%s: with %.200s of the model %.100s, the metadata of its models is %llu %s; at most %u are allowed",
         aoticache_archive_name(package->archive), name, model->visible.name,
         (unsigned long long)(is_large ? package->metadata_bytes : package->metadata_values),
         is_large ? "bytes" : "values",
@@ -418,7 +422,7 @@ static aoticache_status make_models(aoticache_package *package, aoticache_error 
 {
     if (package->file_count == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s has no model: nothing lies in data/aotinductor/MODEL/",
+                                   "%s has no model: it has no files in data/aotinductor/MODEL/",
                                    aoticache_archive_name(package->archive));
     package->models = calloc(package->file_count, sizeof *package->models);
     if (package->models == NULL)
@@ -441,8 +445,7 @@ aoticache_status aoticache_package_open_fd(int fd, const char *name, aoticache_p
     if (name == NULL || ret_package == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, name, ret_package);
     if (fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package %.200s: it cannot be read: fd is %d", name,
-                                   fd);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package %.200s: cannot read it: fd is %d", name, fd);
     aoticache_package *package = calloc(1, sizeof *package);
     if (package == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", name);
@@ -498,10 +501,9 @@ static aoticache_status fail_not_found(const aoticache_package *package, const c
     for (size_t i = 0; i < package->model_count && length < sizeof known; i++)
         length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
                                    package->models[i].visible.name);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s has %s%s; it has: %s",
-                               aoticache_archive_name(package->archive),
-                               name != NULL ? "no model " : "several models and none is called ",
-                               name != NULL ? name : "model: name one", known);
+    return aoticache_error_set(
+        ret_error, AOTICACHE_NOT_FOUND, "%s has %s%s; it has: %s", aoticache_archive_name(package->archive),
+        name != NULL ? "no model " : "several models, but none named ", name != NULL ? name : "model: name one", known);
 }
 
 aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,

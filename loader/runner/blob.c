@@ -23,7 +23,7 @@ aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *r
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerGetConstantsBlobSize == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetConstantsBlobSize",
-                                      "it takes its constants one by one", ret_error);
+                                      "it takes its constants individually", ret_error);
     AOTIRuntimeError code = functions->AOTInductorModelContainerGetConstantsBlobSize(runner->container, &bytes);
     if (code != 0)
         return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
@@ -70,16 +70,18 @@ static aoticache_status wrap_constant(aoticache_runner *runner, size_t position,
         return status;
     if (shape->opaque)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the compile",
+                                   "constant \"%.200s\" of library %.200s has a custom layout, chosen by the "
+                                   "compile",
                                    constant.name, runner->library->name);
     if (shape->strides == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "constant \"%.200s\" of library %.200s had a value before there was a blob: its "
-                                   "place in one is unknown, update the constants by name",
+                                   "constant \"%.200s\" of library %.200s had a value before the blob was set, so "
+                                   "its offset in the blob is unknown: update the constants by name",
                                    constant.name, runner->library->name);
     if (!constant.has_bytes || constant.bytes > bytes || *at > bytes - constant.bytes)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "constant \"%.200s\" of library %.200s lies beyond the %" PRIu64 " bytes of a blob",
+                                   "constant \"%.200s\" of library %.200s is beyond the %" PRIu64 " bytes of the "
+                                   "blob",
                                    constant.name, runner->library->name, bytes);
     uint64_t offset = (uint64_t)shape->offset * aoticache_dtype_size(constant.dtype);
     void *data = (uint8_t *)(uintptr_t)blob + *at + offset;
@@ -88,7 +90,7 @@ static aoticache_status wrap_constant(aoticache_runner *runner, size_t position,
                                                                    constant.dtype, AOTICACHE_DEVICE_TYPE_CPU, 0,
                                                                    ret_tensor) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
-                                   "aoti_torch_create_tensor_from_blob fails for constant \"%.200s\"", constant.name);
+                                   "aoti_torch_create_tensor_from_blob failed for constant \"%.200s\"", constant.name);
     return AOTICACHE_OK;
 }
 
@@ -100,7 +102,7 @@ static aoticache_status replace_from_blob(aoticache_runner *runner, const void *
     aoticache_status status = AOTICACHE_OK;
     cleanup_free AOTInductorConstantMapEntry *list = calloc(runner->num_constants, sizeof *list);
     if (list == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu constants",
                                    runner->num_constants);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++) {
         if (aoticache_runner_constant_is_folded(runner, i))
@@ -156,13 +158,13 @@ aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *r
         return AOTICACHE_REFUSE_NULL(ret_error, runner, blob);
     if (runner->library->functions.AOTInductorModelUpdateConstantsFromBlob == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelUpdateConstantsFromBlob",
-                                      "it takes its constants one by one", ret_error);
+                                      "it takes its constants individually", ret_error);
     aoticache_status status = aoticache_runner_constants_blob_bytes(runner, &wanted, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (bytes != wanted)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a blob of %" PRIu64 " bytes; library %.200s wants %" PRIu64, bytes,
+                                   "the blob has %" PRIu64 " bytes; library %.200s requires %" PRIu64, bytes,
                                    runner->library->name, wanted);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
     status = adopt_blob(runner, blob, bytes, ret_error);

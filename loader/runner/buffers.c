@@ -73,8 +73,8 @@ static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *
         status = aoticache_runner_read_constant(runner, i, &constant, ret_error);
         if (status == AOTICACHE_OK && tensors[i] == NULL && constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT)
             status = aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
-                                         "constant \"%.200s\" of library %.200s has no value in the active buffer, "
-                                         "from which folding the other one copies it",
+                                         "constant \"%.200s\" of library %.200s has no value in the active buffer, and "
+                                         "folding the other buffer copies it from there",
                                          constant.name, runner->library->name);
     }
     return status;
@@ -146,7 +146,7 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
         return AOTICACHE_REFUSE_NULL(ret_error, runner);
     if (runner->library->functions.AOTInductorModelContainerRunConstantFolding == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerRunConstantFolding",
-                                      "it has no folding of constants", ret_error);
+                                      "it does not fold constants", ret_error);
     if (chosen.stream == NULL)
         chosen.stream = aoticache_runner_stream(runner);
     if (chosen.proxy_executor == NULL)
@@ -161,7 +161,7 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
         return AOTICACHE_REFUSE_NULL(ret_error, runner);
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerSwapConstantBuffer == NULL)
-        return aoticache_runner_lacks(runner, "AOTInductorModelContainerSwapConstantBuffer", "it has one buffer alone",
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerSwapConstantBuffer", "it has only one buffer",
                                       ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
     AOTIRuntimeError code = functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
@@ -201,7 +201,7 @@ aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runn
         return AOTICACHE_REFUSE_NULL(ret_error, runner);
     if (runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
-                                      "it keeps the memory of its inactive buffer", ret_error);
+                                      "it does not free the memory of its inactive buffer", ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
     /* Read the shapes first, from tensors that may be gone afterwards. */
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
@@ -235,7 +235,7 @@ aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bo
         return AOTICACHE_REFUSE_NULL(ret_error, runner, callback);
     if (!aoticache_runner_can_list(runner))
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerExtractConstantsMap(Entries)",
-                                      "it does not hand its constants out", ret_error);
+                                      "it does not expose its constants", ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
     aoticache_status status = list_values(runner, inactive, callback, user, ret_error);
     aoticache_runner_change_end(&change);

@@ -42,8 +42,9 @@ aoticache_status aoticache_runner_read_constant(const aoticache_runner *runner, 
     if (runner == NULL || ret_constant == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, runner, ret_constant);
     if (position >= runner->num_constants)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s has %zu constants, none at %zu",
-                                   runner->library->name, runner->num_constants, position);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "library %.200s has %zu constants; there is no constant %zu", runner->library->name,
+                                   runner->num_constants, position);
     const aoticache_library_functions *functions = &runner->library->functions;
     aoticache_constant constant = {.name = NULL, .dtype = -1, .type = AOTICACHE_CONSTANT_UNKNOWN};
     size_t bytes = 0;
@@ -87,7 +88,7 @@ aoticache_status aoticache_constant_names_read(const aoticache_runner *runner, b
     aoticache_constant_names names = {0};
     names.names = calloc(runner->num_constants > 0 ? runner->num_constants : 1, sizeof *names.names);
     if (names.names == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the names of %zu constants",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the names of %zu constants",
                                    runner->num_constants);
     for (size_t i = 0; i < runner->num_constants; i++) {
         const char *name = aoticache_runner_constant_name(runner, i, fqn);

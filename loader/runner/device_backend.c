@@ -101,7 +101,7 @@ aoticache_status aoticache_device_backend_find(const char *device, const aoticac
     const aoticache_device_backend *backend = split_device(device, name, &index) ? find_backend(name) : NULL;
     if (backend == NULL) {
         format_known(known, sizeof known);
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no device \"%.40s\"; known are %s", device,
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unknown device \"%.40s\"; known are %s", device,
                                    known);
     }
     *ret_backend = backend;
@@ -118,7 +118,7 @@ static aoticache_status read_backend(const aoticache_device_backend *backend, ao
                                                      ret_backend, ret_error);
     if (status == AOTICACHE_OK && (ret_backend->name == NULL || !is_name(ret_backend->name)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "\"%.40s\" is not a name for a device: letters, digits and '_', %d at most",
+                                   "\"%.40s\" is not a valid device name: use letters, digits and '_', at most %d",
                                    ret_backend->name != NULL ? ret_backend->name : "", NAME_BYTES - 1);
     return status;
 }
@@ -131,7 +131,8 @@ aoticache_status aoticache_device_backend_register(const aoticache_device_backen
         return status;
     registration *one = calloc(1, sizeof *one);
     if (one == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for device backend \"%s\"", known.name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for device backend \"%s\"",
+                                   known.name);
     one->backend = known;
     memcpy(one->name, known.name, strlen(known.name) + 1);
     one->backend.name = one->name;

@@ -68,7 +68,7 @@ static __attribute__((noinline)) aoticache_status check_inputs(const aoticache_r
         return compare_inputs(runner, inputs, on_stack, ret_error);
     cleanup_free aoticache_tensor_view *views = calloc(runner->hot.num_inputs, sizeof *views);
     if (views == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory to compare %u inputs",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to compare %u inputs",
                                    runner->hot.num_inputs);
     return compare_inputs(runner, inputs, views, ret_error);
 }
@@ -83,7 +83,7 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
     const char *name = runner->library->name;
     if (num_inputs != runner->hot.num_inputs || num_outputs != runner->hot.num_outputs)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "library %.200s takes %u inputs and gives %u outputs, not %zu and %zu", name,
+                                   "library %.200s takes %u inputs and returns %u outputs, not %zu and %zu", name,
                                    runner->hot.num_inputs, runner->hot.num_outputs, num_inputs, num_outputs);
     if (inputs == NULL && num_inputs > 0)
         return AOTICACHE_REFUSE_NULL_OF("aoticache_runner_run", ret_error, inputs);
@@ -225,7 +225,7 @@ static aoticache_status make_handles(const aoticache_runner *runner, const AtenT
 
 static aoticache_status fail_no_memory(size_t handles, aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", handles);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu handles", handles);
 }
 
 /* Runs on new handles; `places` has space for the handles of the inputs, followed by the outputs. */

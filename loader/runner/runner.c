@@ -67,8 +67,9 @@ static aoticache_status create_container(aoticache_runner *runner, const aoticac
     aoticache_status status = backend->create(backend->user, runner->library, runner->device, options->num_models,
                                               options->directory, &container, ret_error);
     if (status == AOTICACHE_OK && container == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "device \"%.40s\" made no container of %.200s",
-                                     runner->device, runner->library->name);
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
+                                     "device \"%.40s\" did not create a container of %.200s", runner->device,
+                                     runner->library->name);
     if (status == AOTICACHE_OK)
         runner->container = container;
     return status;
@@ -97,9 +98,9 @@ static aoticache_status read_counts(aoticache_runner *runner, aoticache_error *r
         status = ASK(Constants, &runner->num_constants);
 #undef ASK
     if (status == AOTICACHE_OK && (num_inputs > INT32_MAX || num_outputs > INT32_MAX))
-        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
-                                     "library %.200s says that it takes %zu inputs and gives %zu outputs",
-                                     runner->library->name, num_inputs, num_outputs);
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.200s reports %zu inputs and %zu outputs",
+                                runner->library->name, num_inputs, num_outputs);
     runner->hot.num_inputs = (uint32_t)num_inputs;
     runner->hot.num_outputs = (uint32_t)num_outputs;
     runner->first_missing = runner->num_constants;
@@ -134,7 +135,7 @@ static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_er
     for (int i = 0; i < 2; i++)
         runner->buffers[i].stale = calloc(count, sizeof(bool));
     if (runner->shapes == NULL || runner->buffers[0].stale == NULL || runner->buffers[1].stale == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu constants", count);
     for (size_t i = 0; i < count && !runner->has_folded; i++)
         runner->has_folded = aoticache_runner_constant_is_folded(runner, i);
     runner->buffers[runner->active].folded = runner->buffers[runner->active].made = true;
@@ -163,7 +164,7 @@ static aoticache_status read_options(const aoticache_runner_options *options, ao
     if (ret_options->num_models == 0)
         ret_options->num_models = 1;
     if (ret_options->num_models > NUM_MODELS_MAX)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner of %zu models; at most %d are possible",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner of %zu models; at most %d are allowed",
                                    ret_options->num_models, NUM_MODELS_MAX);
     return AOTICACHE_OK;
 }
@@ -237,7 +238,7 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
         return status;
     aoticache_runner *runner = runner_new(library, &chosen);
     if (runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a runner");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a runner");
     runner->backend = backend;
     runner->device_index = device_index;
     runner->current_stream = backend->current_stream;
@@ -284,7 +285,7 @@ aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, 
     if (runner == NULL || owner == NULL || release == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, runner, owner, release);
     if (atomic_flag_test_and_set(&runner->attached))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the runner of library %.200s has an owner already",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the runner of library %.200s already has an owner",
                                    runner->library->name);
     runner->owner = owner;
     runner->release = release;

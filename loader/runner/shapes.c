@@ -25,7 +25,7 @@ static aoticache_status set_shape(aoticache_constant_shape *shape, const aoticac
     size_t count = (size_t)view->ndim;
     int64_t *sizes = malloc((2 * count + 1) * sizeof *sizes);
     if (sizes == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the sizes of a constant");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the sizes of a constant");
     for (size_t d = 0; d < count; d++) {
         sizes[d] = view->sizes[d];
         sizes[count + d] = view->strides[d];
@@ -182,8 +182,8 @@ static aoticache_status check_bytes(const aoticache_runner *runner, const aotica
         (bytes >= elements || bytes >= constant->bytes))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "constant \"%.200s\" of library %.200s has %" PRIu64 " bytes; the tensor for it reaches "
-                               "over %" PRIu64,
+                               "constant \"%.200s\" of library %.200s has %" PRIu64 " bytes; the tensor for it "
+                               "spans %" PRIu64,
                                constant->name, runner->library->name, constant->bytes, bytes);
 }
 
@@ -194,8 +194,8 @@ static aoticache_status check_device(const aoticache_runner *runner, const aotic
     if (view->device.type == shape->device_type || (from_cpu && view->device.type == AOTICACHE_DEVICE_TYPE_CPU))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "constant \"%.200s\" of library %.200s lies on a device of type %d, the tensor for it "
-                               "on type %d: copy it there first",
+                               "constant \"%.200s\" of library %.200s is on a device of type %d, but the "
+                               "tensor for it is on type %d: copy it first",
                                constant->name, runner->library->name, (int)shape->device_type, (int)view->device.type);
 }
 
@@ -208,7 +208,7 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
     aoticache_status status = aoticache_runner_read_constant(runner, position, &constant, ret_error);
     if (status == AOTICACHE_OK && shape->opaque)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the "
+                                   "constant \"%.200s\" of library %.200s has a custom layout, chosen by the "
                                    "compile: no tensor can replace it",
                                    constant.name, runner->library->name);
     if (status == AOTICACHE_OK)

@@ -72,7 +72,7 @@ static aoticache_status choose_function(const aoticache_runner *runner, const ao
         return choose_user_managed(functions, ret_function)
                    ? AOTICACHE_OK
                    : aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateUserManagedConstantBuffer(Pairs)",
-                                            "it copies constants always", ret_error);
+                                            "it always copies constants", ret_error);
     /* Without such a function, tensors are copied to the device here (make_fresh). */
     if (options->from_cpu && choose_from_cpu(functions, ret_function))
         return AOTICACHE_OK;
@@ -118,7 +118,7 @@ static aoticache_status hand_over_as_map(const aoticache_runner *runner, const u
         return status;
     AOTInductorConstantMapHandle map = maps->new_map(list, count);
     if (map == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of %zu constants", count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a map of %zu constants", count);
     *ret_code = call_with_map(runner, function, options, map);
     maps->free_map(map);
     return AOTICACHE_OK;
@@ -167,7 +167,7 @@ static aoticache_status place_pair(const aoticache_runner *runner, const aoticac
         size_t position = names->names[i].position;
         if (aoticache_runner_constant_is_folded(runner, position))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "constant \"%.200s\" of library %.200s is made by folding and takes no value",
+                                       "constant \"%.200s\" of library %.200s is computed by folding and cannot be set",
                                        pair->name, runner->library->name);
         if (handles[position] != NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -237,7 +237,7 @@ static aoticache_status plan_make(aoticache_runner *runner, const aoticache_upda
     ret_plan->list = calloc(count, sizeof *ret_plan->list);
     if (ret_plan->given == NULL || ret_plan->kept == NULL || ret_plan->fresh == NULL || ret_plan->found == NULL ||
         ret_plan->list == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count - 1);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu constants", count - 1);
     aoticache_status status = aoticache_constant_names_read(runner, options->by_fqn, &names, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -286,13 +286,13 @@ static aoticache_status keep_constant(update_plan *plan, size_t position, AtenTe
 {
     if (active == NULL && own == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "constant \"%.200s\" of library %.200s is not named, and has no value in either "
-                                   "buffer: name it too",
+                                   "constant \"%.200s\" of library %.200s is not in the update and has no value "
+                                   "in either buffer: include it",
                                    aoticache_runner_constant_name(plan->runner, position, false),
                                    plan->runner->library->name);
     if (plan->runner->shapes[position].opaque)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the "
+                                   "constant \"%.200s\" of library %.200s has a custom layout, chosen by the "
                                    "compile: it cannot be copied to the inactive buffer",
                                    aoticache_runner_constant_name(plan->runner, position, false),
                                    plan->runner->library->name);
@@ -308,7 +308,7 @@ static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_erro
         return AOTICACHE_OK;
     cleanup_free AtenTensorHandle *own = calloc(runner->num_constants + 1, sizeof *own);
     if (own == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu constants",
                                    runner->num_constants);
     aoticache_status status = aoticache_runner_list_tensors(runner, false, false, plan->found, ret_error);
     if (status == AOTICACHE_OK)
@@ -367,7 +367,7 @@ static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache
     if (code == 0)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "%s for constant \"%.200s\" of library %.200s",
-                               copies ? "a copy to the device fails" : "aoti_torch_create_tensor_from_blob fails",
+                               copies ? "a copy to the device failed" : "aoti_torch_create_tensor_from_blob failed",
                                aoticache_runner_constant_name(plan->runner, position, false),
                                plan->runner->library->name);
 }
@@ -504,8 +504,8 @@ static aoticache_status read_options(const aoticache_update_options *options, ao
                                                      ret_options, ret_error);
     if (status == AOTICACHE_OK && ret_options->user_managed && ret_options->from_cpu)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "an update is user_managed, which makes no copy, or from_cpu, which makes one: not "
-                                   "both");
+                                   "user_managed and from_cpu exclude each other: user_managed makes no copy, "
+                                   "from_cpu makes one");
     return status;
 }
 

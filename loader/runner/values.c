@@ -81,7 +81,7 @@ static aoticache_status list_map(const aoticache_runner *runner, bool inactive, 
     AOTInductorConstantMapHandle map = maps->new_map(NULL, 0);
     AOTIRuntimeError code = 0;
     if (map == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of constants");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a map of constants");
     else
         code =
             runner->library->functions.AOTInductorModelContainerExtractConstantsMap(runner->container, map, inactive);
@@ -116,7 +116,7 @@ aoticache_status aoticache_runner_read_tensors(const aoticache_runner *runner, b
 {
     cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
     if (tensors == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu constants",
                                    runner->num_constants);
     aoticache_status status = aoticache_runner_list_tensors(runner, inactive, stale_too, tensors, ret_error);
     if (status == AOTICACHE_OK)

@@ -29,7 +29,7 @@ static AOTITorchError clone(const aoticache_named_argument *a, AtenTensorHandle 
     if (a[1].is_given && a[1].integer == CONTIGUOUS)
         return aoticache_shim_read_copy("clone", a[0].tensor, t->dtype, ret);
     if (a[1].is_given && a[1].integer != PRESERVE)
-        return aoticache_shim_fail("clone: memory format %lld", (long long)a[1].integer);
+        return aoticache_shim_fail("clone: unsupported memory format %lld", (long long)a[1].integer);
     cleanup_tensor AtenTensorHandle made = NULL;
     SHIM_TRY(aoticache_shim_make_like("clone", a[0].tensor, t->dtype, &made));
     SHIM_TRY(aoti_torch_copy_(made, a[0].tensor, 0));
@@ -199,7 +199,7 @@ static AOTITorchError count_bins(const aoticache_named_argument *a, AtenTensorHa
     SHIM_TRY(check_tensor(function, &a[0]));
     const struct shim_tensor *t = a[0].tensor->tensor;
     if (t->ndim != 1 || !aoticache_shim_is_integral(t->dtype) || a[2].integer < 0)
-        return aoticache_shim_fail("%s: whole numbers in one dimension, and a length that is not negative, are needed",
+        return aoticache_shim_fail("%s: integers in one dimension and a length that is not negative are needed",
                                    function);
     SHIM_TRY(aoticache_shim_read(function, a[0].tensor, AOTICACHE_DTYPE_INT64, &values));
     const int64_t *value = values->tensor->data;

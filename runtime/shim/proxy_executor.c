@@ -19,8 +19,8 @@ AOTITorchError aoti_torch_proxy_executor_call_function(AOTIProxyExecutorHandle e
                                        .assign = aoti_torch_assign_tensors};
     aoticache_error error = {.message = ""};
     if (executor == NULL)
-        return aoticache_shim_fail("the runner has no proxy executor for the operators that the model calls by name: "
-                                   "load the model as a package");
+        return aoticache_shim_fail("the runner has no proxy executor for the operators that the model calls by "
+                                   "name: load the model as a package");
     if (executor->run(executor, &call, &error) != AOTICACHE_OK)
         return aoticache_shim_fail("%s", error.message);
     return SHIM_SUCCESS;

@@ -57,7 +57,7 @@ member 'the state' state absent
 for command in 'aoticache ls' 'aoticache ls --failed' 'aoticache du' 'aoticache du --by operator' 'aoticache verify' aoticache-gc \
     aoticache-stat 'aoticache-stat --by operator' 'aoticache-stat --csv' 'aoticache-stat --prometheus'; do
     try "the default: $command" 0 by_default $command
-    says "the default: $command: says so" "there is no cache at $work/home/.cache/aoticache"
+    says "the default: $command: says so" "no cache at $work/home/.cache/aoticache"
     try "the default: $command --quiet" 0 by_default $command --quiet
     says_nothing "the default: $command --quiet: is silent"
 done

@@ -28,7 +28,7 @@ refused 'two operators' "the operator is aten::abs" aoticache run aten::abs aten
 refused 'an empty directory name' 'needs a directory' aoticache ls --cache-dir=
 for command in run compile ls show verify rm doctor; do
     try "help of $command" 0 aoticache help $command all
-    prints "help of $command has the exit codes" '^  5  the kernel cannot be had'
+    prints "help of $command has the exit codes" '^  5  no kernel: the compile failed'
 done
 refused 'help of what is nearly a topic' 'did you mean trouble\?' aoticache help truble
 refused 'a topic is no command' "unknown command 'trouble'" aoticache trouble

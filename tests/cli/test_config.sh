@@ -54,12 +54,12 @@ chmod g-w "$work/configured"
 printf 'maxsize = 1G\nmax_size = lots\nmax_entries = 3\n' >"$work/wrong.conf"
 try 'a file with mistakes' 0 env AOTICACHE_CONFIG="$work/wrong.conf" aoticache config max_entries
 is 'what is right counts' 3 "$(cat "$out")"
-says 'the line, and the nearest name' "wrong.conf:1: there is no setting 'maxsize'; did you mean max_size"
+says 'the line, and the nearest name' "wrong.conf:1: unknown setting 'maxsize'; did you mean max_size"
 says 'the value, and what it should be' "wrong.conf:2: max_size: 'lots' is not a size"
 try 'checking it' 1 aoticache config --check "$work/wrong.conf"
 is 'finds two mistakes' 2 "$(wc -l <"$err")"
 try 'checking it, as JSON' 1 aoticache config --check "$work/wrong.conf" --json
-member 'the second' problems.1 "$work/wrong.conf:2: max_size: 'lots' is not a size, as 10G or 500M; it stays at 0"
+member 'the second' problems.1 "$work/wrong.conf:2: max_size: 'lots' is not a size such as 10G or 500M; it stays at 0"
 try 'checking one that is right' 0 aoticache config --check "$AOTICACHE_CONFIG"
 try 'checking one that is not there' 3 aoticache config --check "$work/nothing"
 try 'a check and a name' 2 aoticache config --check "$AOTICACHE_CONFIG" max_size
@@ -75,11 +75,11 @@ is 'it is the one below HOME' 9 "$(cat "$out")"
 chmod o+w "$HOME/.config/aoticache/config"
 try 'one that others may write' 0 env -u AOTICACHE_CONFIG -u XDG_CONFIG_HOME aoticache config max_entries
 is 'does not count' 0 "$(cat "$out")"
-says 'and what to do is said' 'can be written by others \(mode 0646\); it is not used until chmod go-w'
+says 'and what to do is said' 'is not used: it can be written by others \(mode 0646\); chmod go-w'
 try 'an empty variable' 0 env AOTICACHE_CONFIG= aoticache config
 prints 'means no file' '^files +none: '
 try 'one that is named and not there' 0 env AOTICACHE_CONFIG="$work/nothing" aoticache config
-says 'is said to be missing' "nothing is not there"
+says 'is said to be missing' "nothing does not exist"
 
 # Doctor reports it, too.
 verdicts() { python3 -c 'import json,sys; print(" ".join(c["verdict"] for c in json.load(open(sys.argv[2]))["checks"] if c["name"] == sys.argv[1]))' "$1" "$out"; }

@@ -48,11 +48,11 @@ fi
 
 export AOTICACHE_DIR=$work/wrong
 AOTICACHE_CPU=x86-64-v5 try 'a level that does not exist' 0 aoticache config cpu
-says 'is named, with those that do' "cpu: 'x86-64-v5' is not native, a level \\(x86-64, x86-64-v2, x86-64-v3, x86-64-v4\\) or features, as avx2,fma; it stays at $level$"
+says 'is named, with those that do' "cpu: 'x86-64-v5' is not native, a level \\(x86-64, x86-64-v2, x86-64-v3, x86-64-v4\\) or features such as avx2,fma; it stays at $level$"
 prints 'and not used' "^$level$"
 # Only Xeon Phi has it.
 AOTICACHE_CPU=avx512_4fmaps try 'more than this machine has' 0 aoticache run "${abs[@]}" --json
-says 'is named' "cpu: 'avx512_4fmaps' is more than this machine has, which lacks avx512_4fmaps; it stays at $level\"}$"
+says 'is named' "cpu: 'avx512_4fmaps' needs more than this machine has, which lacks avx512_4fmaps; it stays at $level\"}$"
 is 'once' 1 "$(grep -c avx512_4fmaps "$err")"
 member 'and the kernel is compiled all the same' source compiled
 echo 'cpu = skylake' >"$work/wrong.conf"

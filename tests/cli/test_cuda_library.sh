@@ -94,7 +94,7 @@ if [ -n "$needed" ] && ldconfig -p 2>/dev/null | grep -q "libcudart\.so\.$needed
     driver $(((needed - 1) * 1000 + 90)) 0
     try 'an older driver than the runtime' 3 "$images" --load "$work/shared.so" cuda
     says 'names both versions' \
-        "needs libcudart\.so\.$needed, and so a driver for CUDA $needed\.0 or later; the driver .* is for CUDA $((needed - 1))\.9:"
+        "needs libcudart\.so\.$needed, which requires a driver for CUDA $needed\.0 or later; the driver .* is for CUDA $((needed - 1))\.9:"
 else
     skip 'an older driver than the runtime' 'the dynamic linker finds no libcudart of this nvcc'
 fi

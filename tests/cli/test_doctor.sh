@@ -90,7 +90,7 @@ cc -shared -fPIC -DINIT=0 "$work/driver.c" -o "$work/driver.so"
 try 'two GPUs' 0 env AOTICACHE_CUDA_DRIVER="$work/driver.so" aoticache doctor
 prints 'the driver' '^OK +CUDA driver +.*/driver\.so, for CUDA 12\.8, 2 GPUs$'
 prints 'the first' '^OK +GPU 0 +cuda:0: Stand-in, sm_90, 16\.0 GiB$'
-prints 'the second, which cannot be asked' '^WARN +GPU 1 +CUDA device 1 cannot be asked: cuDeviceGetName failed with error 46'
+prints 'the second, which cannot be asked' '^WARN +GPU 1 +cannot query CUDA device 1: cuDeviceGetName failed with error 46'
 cc -shared -fPIC -DINIT=803 "$work/driver.c" -o "$work/broken.so"
 try 'a driver that does not start' 0 env AOTICACHE_CUDA_DRIVER="$work/broken.so" aoticache doctor --json
 is 'warns' WARN "$(verdict 'CUDA driver')"

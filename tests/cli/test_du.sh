@@ -60,7 +60,7 @@ run aoticache du --by op --json
 after=$(field groups.0.bytes)
 is 'the one that goes gives back its manifest alone' $((shared_bytes - library)) $((before - after))
 try 'du --by nothing' 2 aoticache du --by colour
-says 'lists what there is' 'none of operator, device, producer or tag'
+says 'lists what there is' 'not one of operator, device, producer or tag'
 try 'du --limit alone' 2 aoticache du --limit 1
 aoticache unpin "$mm" --quiet && aoticache rm --all --yes --quiet
 try 'du --by of an empty cache' 0 aoticache du --by op

@@ -44,20 +44,20 @@ says 'and says why, and what to do' "\"remote unix:.*redis.sock: 1 entry refused
 is 'the refusal is counted' 1 "$(counter alone remote_refused)"
 
 run aoticache doctor
-prints 'doctor asks the remote' 'unix:.*redis.sock answers in .*; read and written, one compile for all machines'
+prints 'doctor asks the remote' 'unix:.*redis.sock responds in .*; read and written, one compile for all machines'
 prints 'it signs a probe, and believes it' 'OK +remote probe +unix:.*redis.sock: written .* ago, signed by builder-1 \(trusted'
 prints_not 'the clocks agree' 'remote clock'
 AOTICACHE_TRUSTED_KEYS= AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" run aoticache doctor
-prints 'who does not trust that key' 'WARN +remote probe +unix:.*: written .* ago, signed by builder-1 \(unknown key\): what this signer sends there is refused here'
+prints 'who does not trust that key' 'WARN +remote probe +unix:.*: written .* ago, signed by builder-1 \(unknown key\): kernels of this signer are refused here'
 run aoticache doctor
 prints_not 'who has no key signs nothing' 'remote probe'
 redis set aoticache/probe nonsense >/dev/null
 run aoticache doctor
 prints 'a probe of something else is replaced' 'OK +remote probe +unix:.*: written .* ago, signed by builder-1 \(trusted'
 AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" run aoticache doctor
-prints 'and warns where nothing is signed' 'kernels go there without a signature, and others refuse them'
+prints 'and warns where nothing is signed' 'kernels are sent there without a signature, and other machines refuse them'
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE unsigned=allow" run aoticache doctor
-prints 'and warns of what is unsigned' 'entries without a trusted signature come in'
+prints 'and warns of what is unsigned' 'entries without a trusted signature are accepted'
 
 chmod 644 "$work/secret-key"
 try 'a secret key that others may read' 0 abs keyless 11 --hook c
@@ -141,12 +141,12 @@ else
     start_storing conditions
     one_for_four 'a web server that honours conditions' 1 "$storing_url"
     run env AOTICACHE_REMOTE="$storing_url" aoticache doctor
-    prints 'doctor knows that it has leases' "$storing_url answers in .*; read and written, one compile for all machines"
+    prints 'doctor knows that it has leases' "$storing_url responds in .*; read and written, one compile for all machines"
     lease=$storing_url/lease/$(field key "$work/fleet-1.out")
     holds 'nobody has the lease any more' [ -z "$(python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())' "$lease")" ]
     start_storing late
     run env AOTICACHE_REMOTE="$storing_url" aoticache doctor
-    prints 'doctor of a server that refuses' "remote $storing_url: nothing is there, or this user may not read it"
+    prints 'doctor of a server that refuses' "remote $storing_url: not found, or this user may not read it"
     prints 'says how far the clock is off' "WARN +remote clock +$storing_url: this machine's clock is (20 min 0|19 min 5[0-9]) s ahead"
     if start_s3; then
         export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
@@ -161,7 +161,7 @@ else
         AOTICACHE_REMOTE="$nginx_url" try 'nginx ignores conditions' 0 abs fleet-1 5 --hook c --verbose
         member 'so the machine compiles' source compiled
         run env AOTICACHE_REMOTE="$nginx_url" aoticache doctor
-        prints 'doctor says so' "$nginx_url answers in .*; read and written, one compile for each machine: the server ignores"
+        prints 'doctor says so' "$nginx_url responds in .*; read and written, one compile for each machine: the server ignores"
         rm -rf "$work/fleet-2"
         AOTICACHE_REMOTE="$nginx_url" try 'what one has compiled' 0 abs fleet-2 5 --hook c --cc "$work/no-cc"
         member 'others fetch' source fetched
@@ -239,7 +239,7 @@ prints 'doctor says that it is gone' 'remote unix:.*redis.sock: cannot connect'
 begun=$SECONDS
 try 'without the server' 0 abs fleet-4 6 --hook c
 member 'the kernel is compiled' source compiled
-is 'one line says so' 1 "$(grep -c 'it is left alone for a while' "$err")"
+is 'one line says so' 1 "$(grep -c 'it is not used for a while' "$err")"
 holds 'soon' [ $((SECONDS - begun)) -le 10 ]
 holds 'failures are counted' [ "$(counter fleet-4 remote_errors)" -ge 1 ]
 is 'and that it was left alone' 1 "$(counter fleet-4 remote_backoffs)"
@@ -266,6 +266,6 @@ until_it python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", 
 begun=$SECONDS
 AOTICACHE_REMOTE="redis://127.0.0.1:$port timeout=500ms" try 'a server that is silent' 0 abs fleet-4 7 --hook c
 holds 'costs its limit of time, once' [ $((SECONDS - begun)) -le 5 ]
-is 'and one line' 1 "$(grep -c 'no answer in time' "$err")"
+is 'and one line' 1 "$(grep -c 'does not respond in time' "$err")"
 
 finish

@@ -85,7 +85,7 @@ try 'the reserve: gc --dry-run' 0 aoticache-gc --max-entries 5 --dry-run
 holds 'the reserve: a dry run leaves it' [ -e "$reserve" ]
 fill
 try 'the reserve: gc with nothing free' 0 aoticache-gc --max-entries 5 --verbose
-says 'the reserve: says that it went' 'the reserve was given up'
+says 'the reserve: says that it went' 'the reserve was released'
 is 'the reserve: gc makes room' 5 "$(count)"
 holds 'the reserve: its room is there' [ "$(free_bytes)" -gt 500000 ]
 holds 'the reserve: is not made anew where there is too little' [ ! -e "$reserve" ]

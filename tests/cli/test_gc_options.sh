@@ -200,14 +200,14 @@ else
     skip '--nice: of its input and output' 'there is no ionice(1)'
 fi
 try 'another one at the same time' 0 aoticache-gc --max-size 1B
-says 'says that it does nothing' "another collector is at work in $AOTICACHE_DIR: nothing done"
+says 'says that it does nothing' "another collection is running in $AOTICACHE_DIR: nothing done"
 try 'another one, as JSON' 0 aoticache-gc --max-size 1B --json --quiet
 member 'has the state' state locked
 try 'others read meanwhile' 0 aoticache ls
 kill -TERM "$collector"
 end_stalled
 is 'SIGTERM ends it well' 0 "$status"
-prints 'it says how far it came' 'stopped before all was done, the next run goes on$'
+prints 'it says how far it came' 'stopped before everything was done, the next run continues$'
 holds 'which is not to the end' [ "$(left | wc -w)" -gt 0 -a "$(left | wc -w)" -lt 600 ]
 is 'it lists what went' $((600 - $(left | wc -w))) "$(grep -c '^removed [0-9a-f]\{12\} fill::op' "$out")"
 sound 'the store is sound after it'
@@ -216,7 +216,7 @@ start_stalled --max-size 1B --time-limit 1s
 sleep 1.2
 end_stalled
 is 'over its time limit' 0 "$status"
-prints 'it says so' 'stopped before all was done, the next run goes on$'
+prints 'it says so' 'stopped before everything was done, the next run continues$'
 holds 'it stops' [ "$(left | wc -w)" -gt 0 ]
 try 'the next run' 0 aoticache-gc --max-size 1B --time-limit 5m --json
 member 'goes on' entries_after 0
@@ -265,7 +265,7 @@ elif ${CC:-cc} -shared -fPIC -o "$work/ahead.so" "$work/ahead.c" 2>/dev/null; th
     try 'another one a year later, of a machine that ran for no year' 1 ahead 365 aoticache-gc --max-age 90d --json \
         --prometheus "$work/gc.prom"
     says 'says when the last one was' "the clock says $(date -u -d '365 days' +%Y)-.* UTC, the last collection or use was at $(date -u +%Y)-"
-    says 'and what to do' 'set the clock right, or give --trust-clock'
+    says 'and what to do' 'set the clock right, or, if it is right .the machine was off., use --trust-clock'
     member 'has a state of its own' state refused
     member 'removes nothing' entries_after 40
     member 'and says what it would have' refused 40
@@ -327,7 +327,7 @@ refused 'negative free space' "'-1%' is not" --min-free -1%
 refused 'all of the disk free' "'100%' is not" --min-free 100%
 refused 'more than all of it' "'101%' is not" --min-free 101%
 refused '--low alone' 'needs --max-size or --max-entries' --low 50%
-refused '--low above --max-size' 'more than --max-size' --max-size 1K --low 2K
+refused '--low above --max-size' 'larger than --max-size' --max-size 1K --low 2K
 refused '--low of nothing' "'0' is not" --max-size 1K --low 0
 refused '--low of no share' "'0%' is not" --max-size 1K --low 0%
 refused '--low in bytes for entries' 'needs --max-size' --max-entries 5 --low 1K

@@ -150,7 +150,7 @@ export AOTICACHE_ALLOW_SHARED=true
 try 'one outside the group is refused' 1 setpriv --reuid 10003 --regid 10003 --clear-groups -- env HOME="$work" \
     AOTICACHE_DIR="$shared" AOTICACHE_ALLOW_SHARED=true "$work/bin/aoticache" ls
 outsider=(setpriv --reuid 10003 --regid 10003 --clear-groups -- env HOME="$work" AOTICACHE_HOME="$work" AOTICACHE_DIR="$shared")
-says 'and told where to look' "cannot open the cache directory $shared: Permission denied; 'aoticache doctor' says who may"
+says 'and told where to look' "cannot open the cache directory $shared: Permission denied; 'aoticache doctor' shows who may open it"
 try 'as JSON' 1 "${outsider[@]}" "$work/bin/aoticache" ls --json
 says 'with the status' '"status":"DENIED"'
 for allowed in true false; do

@@ -77,4 +77,6 @@ try 'compiled as C++' 0 g++ -std=c++11 "${strict[@]}" "$work/all.cpp" -o "$work/
 "$work/as_c" >"$work/c.txt"
 "$work/as_cpp" >"$work/cpp.txt"
 holds 'initializers are the same in C and C++' cmp "$work/c.txt" "$work/cpp.txt"
+# A new message is written next to its neighbours; scripts/list-messages says how to add it.
+try 'the messages are those of tests/messages.txt' 0 scripts/list-messages --check
 finish

@@ -19,7 +19,7 @@ for program in aoticache "${programs[@]}"; do
     prints "$program --help: it says where the rest is" 'help all'
     cp "$out" "$work/short"
     try "$program --help all" 0 $program --help all
-    prints "$program --help all: it has the exit codes" '^  7  the cache directory that was named does not exist'
+    prints "$program --help all: it has the exit codes" '^  7  the specified cache directory does not exist'
     is "$program --help all: 80 columns" '' "$(awk 'length($0) > 80' "$out")"
     cp "$out" "$work/whole"
     try "$program --help=all" 0 $program --help=all

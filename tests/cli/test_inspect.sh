@@ -129,13 +129,13 @@ try 'a crash' 1 aoticache inspect "$work/segv.so"
 prints 'is told as one' '^not loaded +loading it failed: '
 constructor abort 'fprintf(stderr, "it was all too much\n"); signal(SIGABRT, SIG_DFL); abort();'
 try 'giving up' 1 aoticache inspect "$work/abort.so"
-prints 'with last words' 'killed by SIGABRT .*; it said: it was all too much$'
+prints 'with last words' 'killed by SIGABRT .*; its output: it was all too much$'
 constructor quit '_exit(0);'
 try 'a process that ends' 1 aoticache inspect "$work/quit.so"
-prints 'is no success' '^not loaded +loading it failed: its process ended with status 0 and no answer$'
+prints 'is no success' '^not loaded +loading it failed: its process ended with status 0 and no response$'
 constructor mute 'for (int fd = 3; fd < 64; fd++) close(fd); for (;;) pause();'
 try 'a process that closes everything' 1 aoticache inspect "$work/mute.so"
-prints 'is not waited for' '^not loaded +loading it failed: its process closed its answer and went on; ended$'
+prints 'is not waited for' '^not loaded +loading it failed: its process closed its output and continued; it was ended$'
 constructor loud 'printf("{\"noise\": 1}\n"); fflush(stdout); write(1, "\033[2J", 4);'
 try 'a library that prints' 0 aoticache inspect "$work/loud.so" --json
 holds 'does not disturb the JSON' python3 -m json.tool "$out" /dev/null
@@ -144,7 +144,7 @@ constructor hang "FILE *file = fopen(\"$work/pid\", \"w\"); fprintf(file, \"%d\"
 start=$SECONDS
 try 'a library that hangs' 1 aoticache inspect "$work/hang.so" --timeout 4
 holds 'is waited for as long as was said' [ $((SECONDS - start)) -lt 40 ]
-prints 'and that is told' '^not loaded +loading it failed: no answer within 4\.00 s; ended'
+prints 'and that is told' '^not loaded +loading it failed: no response within 4\.00 s; it was ended'
 holds 'its process is gone' [ ! -e "/proc/$(cat "$work/pid")" ]
 constructor touch "fclose(fopen(\"$work/touched\", \"w\"));"
 try 'nothing of it is run' 0 aoticache inspect "$work/touch.so" --no-load

@@ -58,5 +58,5 @@ member 'is searched before' key "$first"
 try 'so with another order' 0 in_work aoticache run my_ops::softsign --input float32:3=arange --hook c --kernels nearer --kernels kernels --json
 holds 'it is another kernel' [ "$(field key)" != "$first" ]
 try 'one that nobody has' 5 in_work aoticache run my_ops::none --input float32:3 --hook c --kernels kernels --kernels nearer
-says 'names all folders' "there is no my_ops_none.c in $work/kernels, $work/nearer, "
+says 'names all folders' "my_ops_none.c is not in $work/kernels, $work/nearer, "
 finish

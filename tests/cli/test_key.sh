@@ -21,7 +21,7 @@ fi
 
 # Commands that do not sign make no key, and so change no identity.
 try 'public makes no key' 3 ann aoticache key public
-says 'and says what does' '^aoticache key: you have no key to sign with yet; make one: aoticache key generate$'
+says 'and says what does' '^aoticache key: you have no key to sign with yet; create one: aoticache key generate$'
 prints_nothing 'nothing that a script could take for a key'
 try 'nor does one without a home' 1 env -u HOME AOTICACHE_KEYS= aoticache key public
 says 'which says what to set' 'set HOME, or AOTICACHE_KEYS$'
@@ -53,7 +53,7 @@ holds 'no secret is printed' sh -c '! grep -qF "$(cut -d: -f2 "$1" | head -c 40)
 try 'the same key again' 0 ann aoticache key public
 is 'the same' "$public" "$(cat "$out")"
 try 'a key of one'\''s own stays' 1 ann aoticache key generate another
-says 'with what to do' '--output FILE makes another'
+says 'with what to do' '--output FILE creates another'
 try 'generate with a name' 0 aoticache key generate builder-1 --output "$work/builder-1"
 prints 'prints the public part' '^builder-1:[A-Za-z0-9+/]{43}=$'
 builder=$(cat "$out")
@@ -63,18 +63,18 @@ try 'public of a file' 0 aoticache key public "$work/builder-1"
 is 'of the same key' "$builder" "$(cat "$out")"
 chmod 640 "$work/builder-1"
 try 'a secret key that others can read' 1 aoticache key public "$work/builder-1"
-says 'is refused, with what to do' 'is open to others \(mode 0640\): chmod 600 it'
+says 'is refused, with what to do' 'is accessible to others \(mode 0640\): chmod 600 it'
 chmod 600 "$work/builder-1"
 try 'no action' 2 aoticache key
 try 'an action that is none' 2 aoticache key generat
-says 'with what is meant' 'no .key generat. \(did you mean generate\?\)'
+says 'with what is meant' 'unknown command .key generat. \(did you mean generate\?\)'
 
 # ---- from Ann to Bob ----
 
 # A pattern for the output of aoticache ls: the beginnings of all keys.
 ids=$(ann aoticache ls --json | python3 -c 'import json, sys; print("|".join(e["key"][:12] for e in json.load(sys.stdin)["entries"]))')
 try 'Bob, who does not know Ann, imports' 1 bob aoticache import "$archive"
-prints 'nothing' '^imported 0 entries, .*; 2 refused, 2 of them for want of a trusted signature$'
+prints 'nothing' '^imported 0 entries, .*; 2 refused, 2 of them because no trusted key signed them$'
 is 'in one line' 1 "$(grep -c . "$err")"
 says 'what was refused, as Ann'\''s ls shows it, who signed it and what to do' "^aoticache import: warning: the archive: 2 entries refused \(($ids), ($ids)\): signed by '${public%%:*}', a key that is not trusted here; if its owner may run code here, repeat this after: aoticache key trust [^ ]+$"
 sed -n 's/.*repeat this after: //p' "$err" >"$work/remedy"
@@ -149,19 +149,19 @@ PYTHON
     while read -r how count reason; do
         python3 "$work/change.py" "$archive" "$work/$how.tar" "$how"
         try "signatures: $how" 1 bob aoticache import "$work/$how.tar" --cache-dir "$work/cache-$how"
-        prints "$how: refused" "^imported $((2 - count)) entr.*, $count of them for want"
+        prints "$how: refused" "^imported $((2 - count)) entr.*, $count of them because no trusted key signed them"
         says "$how: says why" "$reason"
         try "$how: what is there is sound" 0 bob aoticache verify --cache-dir "$work/cache-$how"
     done <<'CHANGES'
-strip 2 2 entries refused .*: nobody signed them; where they were made, run: aoticache key sign --all$
-swap 2 a signature is not one of this entry
+strip 2 2 entries refused .*: they are not signed; on the machine that made them, run: aoticache key sign --all$
+swap 2 a signature is not valid for this entry
 double 1 a key signed it twice
-move 1 1 entry refused .*: nobody signed it; where it was made, run: aoticache key sign --all$
+move 1 1 entry refused .*: it is not signed; on the machine that made it, run: aoticache key sign --all$
 CHANGES
     try 'a moved signature is named' 1 bob aoticache import "$work/move.tar" --cache-dir "$work/cache-named"
-    says 'by its manifest' 'signatures of manifest [0-9a-f]{64}, which does not follow'
+    says 'by its manifest' 'signatures of manifest [0-9a-f]{64} are not followed by it'
     try 'a refusal is an error, quietly too' 1 bob aoticache import "$work/strip.tar" --quiet --cache-dir "$work/cache-quiet"
-    says 'says how many' '^aoticache import: [0-9]+ refused; without --quiet each is named'
+    says 'says how many' '^aoticache import: [0-9]+ refused; run without --quiet to see each'
     try '--allow-unsigned takes what is stripped' 0 bob aoticache import "$work/strip.tar" --allow-unsigned --cache-dir "$work/cache-allowed"
     try 'not what is wrong' 1 bob aoticache import "$work/swap.tar" --allow-unsigned --cache-dir "$work/cache-allowed-2"
 else
@@ -243,7 +243,7 @@ try 'doctor of one who requires none' 0 env AOTICACHE_REQUIRE_SIGNATURES=no AOTI
 prints 'warns' 'signatures +not required'
 chmod 644 "$work/ann/secret-key"
 try 'a secret key that others can read' 0 ann aoticache doctor
-prints 'is found' 'own key.*is open to others'
+prints 'is found' 'own key.*is accessible to others'
 try 'and signs nothing' 1 ann aoticache export "$work/x"
 holds 'no archive is there then' [ ! -e "$work/x" ]
 chmod 600 "$work/ann/secret-key"
@@ -271,14 +271,14 @@ try 'and refused' 1 bob aoticache import "$archive"
 says 'by name' 'the entry is revoked'
 echo 'nonsense:nonsense' >>"$work/bob/revoked_keys"
 try 'a damaged list of revoked keys' 1 bob aoticache import "$archive"
-says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is fixed'
+says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is corrected'
 
 # ---- a user's own key that is revoked, and its replacement ----
 
 eve() { AOTICACHE_KEYS=$work/eve AOTICACHE_DIR=$work/cache-of-eve "$@"; }
 frank() { AOTICACHE_KEYS=$work/frank AOTICACHE_DIR=$work/cache-of-frank "$@"; }
 try 'no key, nothing to replace' 3 eve aoticache key rotate
-says 'and what makes one' 'make one: aoticache key generate$'
+says 'and what makes one' 'create one: aoticache key generate$'
 try 'a key' 0 eve aoticache key generate eve@box-9
 first=$(cat "$out")
 for size in 4 5; do run eve aoticache run aten::abs --input "float32:$size=-2" --hook c; done
@@ -286,7 +286,7 @@ try 'one entry is signed' 0 eve aoticache key sign "$key"
 try 'another key in its place' 0 eve aoticache key rotate
 second=$(cat "$out")
 is 'with the next number' "eve@box-10" "${second%%:*}"
-says 'the old one stays' "the old key 'eve@box-9' is kept in $work/eve/secret-key.old-1, and what it signed is still accepted here"
+says 'the old one stays' "the old key 'eve@box-9' is kept in $work/eve/secret-key.old-1, and its signatures are still accepted here"
 says 'what it signed is signed again, and nothing else' "signed 1 entry that 'eve@box-9' had signed"
 is 'files of its owner alone' '600 600' "$(stat -c %a "$work/eve/secret-key" "$work/eve/secret-key.old-1" | paste -sd' ')"
 try 'it is the one that signs' 0 eve aoticache key public
@@ -294,15 +294,15 @@ is 'from now on' "$second" "$(cat "$out")"
 try 'both signed the entry' 0 eve aoticache key verify "$key"
 prints 'and both are trusted' "signed by eve@box-9 \(trusted, .*, eve@box-10 \(trusted"
 try 'the same name twice' 1 eve aoticache key rotate eve@box-10
-says 'is no new key' 'give the new one another name'
+says 'is no new key' 'choose another name for the new key'
 try 'nor a name that is none' 1 eve aoticache key rotate '#1'
 is 'which changes nothing' "$second" "$(eve aoticache key public)"
 is 'and leaves nothing' 'revoked_keys secret-key secret-key.old-1 trusted_keys' "$(touch "$work/eve/revoked_keys" && ls "$work/eve" | paste -sd' ')"
 try 'her own key is revoked' 0 eve aoticache key distrust eve@box-10
-says 'which is said' 'it is a key of your own, and signs nothing any more'
+says 'which is said' 'it is your own key and no longer signs'
 try 'an entry of later' 0 eve aoticache run aten::neg --input float32:3=-2 --hook c
 try 'export' 1 eve aoticache export "$work/of-eve.tar"
-says 'says why it signs nothing' "key 'eve@box-10' \(SHA256:.*\): it is revoked, and signs nothing; 'aoticache key rotate' makes another$"
+says 'says why it signs nothing' "key 'eve@box-10' \(SHA256:.*\): it is revoked and cannot sign; create another with 'aoticache key rotate'$"
 holds 'and makes nothing' [ ! -e "$work/of-eve.tar" ]
 try 'not if the file is named either' 1 eve aoticache export "$work/of-eve.tar" --sign-with "$work/eve/secret-key"
 try 'key sign' 1 eve aoticache key sign --all
@@ -314,7 +314,7 @@ prints 'tells' "own key.*'eve@box-10'.* is revoked"
 prints_not 'and does not call it well' "ok +own key"
 try 'generate makes another' 0 eve aoticache key generate eve@box-11
 third=$(cat "$out")
-says 'and keeps the old one, revoked' "eve@box-10' is kept in .*/secret-key.old-2, and stays revoked"
+says 'and keeps the old one, revoked' "eve@box-10' is kept in .*/secret-key.old-2, and is still revoked"
 try 'which signs' 0 eve aoticache export "$work/of-eve.tar"
 try 'what others take who trust it' 0 frank aoticache import "$work/of-eve.tar" --trust "$third"
 try 'a key that is not revoked stays' 1 eve aoticache key generate eve@box-12
@@ -327,7 +327,7 @@ try 'a name that two keys have is revoked' 0 frank env AOTICACHE_TRUSTED_KEYS="$
 holds 'both of them' sh -c 'grep -qxF "$2" "$1" && grep -qxF "$3" "$1"' - "$work/frank/revoked_keys" "$one" "$two"
 # A '#' in a name does not begin a comment, but at its beginning it would.
 try 'a name that is a comment' 1 aoticache key generate '#b' --output "$work/x"
-says 'is none' "and the first not '#'"
+says 'is none' "and must not begin with '#'"
 try 'one with a # in it' 0 aoticache key generate 'x#y' --output "$work/x#y"
 sharp=$(cat "$out")
 try 'signs' 0 eve aoticache export "$work/sharp.tar" --sign-with "$work/x#y"

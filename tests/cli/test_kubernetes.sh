@@ -87,14 +87,14 @@ for group in '' 2000; do
     says "$kind: for its mode" "$folder can be written by others .mode 0${group:+2}777.*allow_shared = true"
     settings=(AOTICACHE_DIR=$folder/mine)
     try "$kind: a folder below it, too" 1 abs 1000:1000:$group 2 c
-    says "$kind: for the mode of the upper one" "$folder can be written by others .*who could exchange the cache directory"
+    says "$kind: for the mode of the upper one" "$folder can be written by others .*who could replace the cache directory"
     try "$kind: its user cannot change the mode" 1 as 1000:1000:$group chmod go-w $folder
     settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
     try "$kind, allow_shared: a kernel is stored" 0 abs 1000:1000:$group 2 c
     member "$kind, allow_shared: it is" stored true
     try "$kind, allow_shared: and found" 0 abs 1000:1000:$group 2 none
     run as 1000:1000:$group aoticache doctor
-    prints "$kind, allow_shared: doctor warns of the mode" "^WARN +mode +${group:+2}0?777: everybody may write"
+    prints "$kind, allow_shared: doctor warns of the mode" "^WARN +mode +${group:+2}0?777: everyone may write"
     settings=(AOTICACHE_DIR=$folder/mine AOTICACHE_ALLOW_SHARED=true)
     run as 1000:1000:$group rm -rf $folder/format
     try "$kind, a folder below, allow_shared: a kernel is stored" 0 abs 1000:1000:$group 2 c
@@ -160,7 +160,7 @@ try 'an image without the chmod' 1 abs 1000:1000 2 none
 says 'an image without the chmod: cannot be read' 'Permission denied'
 mounts=(foreign:/opt/kernels:ro)
 try 'an image that another user made' 1 abs 1000:1000 2 none
-says 'an image that another user made: is refused' '/opt/kernels belongs to user 1005, this process to user 1000'
+says 'an image that another user made: is refused' '/opt/kernels belongs to user 1005, but this process runs as user 1000'
 mounts=(layer:/opt/kernels:ro)
 for user in 1000:1000 1000650000:0; do
     try "the image, user $user: a kernel is found" 0 abs $user 2 none
@@ -174,7 +174,7 @@ done
 settings+=(TMPDIR=/app)
 try 'the image, TMPDIR cannot be written: a kernel is found' 0 abs 1000:1000 2 none
 try 'the image, TMPDIR cannot be written: a miss' 1 abs 1000:1000 3 c
-says 'the image, TMPDIR cannot be written: it is said' 'cannot create a temporary folder in /app; set TMPDIR'
+says 'the image, TMPDIR cannot be written: it is said' 'cannot create a temporary directory in /app; set TMPDIR'
 settings=(AOTICACHE_DIR=/opt/kernels)
 try 'the image: nothing can be collected' 1 as 1000:1000 aoticache-gc --max-size 1G
 says 'the image: as it is said' 'open for reading only'
@@ -208,7 +208,7 @@ member 'a random user: it is' stored true
 try 'another one finds it: both are in group 0' 0 abs 1000990000:0 2 none
 trust="builder-1:$(head -c 32 /dev/zero | base64)"
 try 'without a folder of keys none is trusted by command' 1 as 1000650000:0 aoticache key trust "$trust"
-says 'without a folder of keys: it is said' 'there is no folder of keys: set HOME, or `keys`'
+says 'without a folder of keys: it is said' 'no key directory: set HOME, or `keys`'
 settings+=(AOTICACHE_KEYS=/keys/mine)
 try 'with AOTICACHE_KEYS a key is made' 0 as 1000650000:0 aoticache key generate pod-1
 install -m 600 "$work/volumes/keys/mine/secret-key" "$work/secret-key"
@@ -217,7 +217,7 @@ projected signing secret-key 0440 0 <"$work/secret-key"
 empty_dir copied
 mounts=("random:$folder" copied:/keys signing:/etc/aoticache-secret)
 try 'a key in a Secret' 1 as 1000650000:0 aoticache export /tmp/archive
-says 'a key in a Secret: is refused, for its owner' 'belongs to user 0, it must be this user'
+says 'a key in a Secret: is refused, for its owner' 'belongs to user 0; it must belong to this user'
 take_from key # docs/kubernetes.md key
 try 'an init container copies it' 0 as 1000650000:0 "${command[@]}"
 settings[2]=AOTICACHE_SIGN_WITH=/keys/secret-key
@@ -269,7 +269,7 @@ secret() { echo "$1" | projected secret redis-password "$2" "$3"; } # SECRET MOD
 pull_as() { as "$1" "${pull[@]}" "${@:2}"; }
 secret reads-secret 0644 2000
 try 'a Secret with its default mode' 1 pull_as 1001:1001:2000
-says 'a Secret with its default mode: is refused' 'redis-password is not used: .*others may neither read nor write it .chmod 600'
+says 'a Secret with its default mode: is refused' 'redis-password: the secret is not used: .*others must not be able to read or write it .chmod 600'
 for case in 0440:1001:1001:1 0440:1000650000:0:0 0400:1000650000:0:1 0400:0:0:0; do
     IFS=: read -r mode user group expected <<<"$case"
     secret reads-secret "$mode" 0
@@ -348,7 +348,7 @@ is 'a Secret that changes: the program goes on, and says nothing' '0 ' "$? $(gre
 holds 'a Secret that changes: everything is sent' sent 12
 settings[2]="AOTICACHE_REMOTE=redis://127.0.0.1:$redis_port namespace=rotating user=rotating secret-file=/etc/aoticache-secret/rotating"
 try 'a pod without a key' 0 abs 1000:1000:2000 59 c
-says 'a pod without a key: sends unsigned' 'kernels go there without a signature, and other machines refuse them'
+says 'a pod without a key: sends unsigned' 'kernels are sent there without a signature, and other machines refuse them'
 redis acl setuser rotating resetpass '>newer'
 try 'the server has another secret first' 0 abs 1000:1000:2000 60 c
 member 'the server has another secret first: the kernel is compiled' source compiled

@@ -28,7 +28,7 @@ member 'the newest first' entries.0.op aten::mm
 try 'reversed' 0 aoticache ls --sort age --reverse --json
 member 'the newest last' entries.2.op aten::mm
 try 'a wrong order' 2 aoticache ls --sort colour
-says 'lists what there is' 'none of operator, size, age, used, uses or compile'
+says 'lists what there is' 'not one of operator, size, age, used, uses or compile'
 try 'a use is counted' 0 aoticache run aten::mm --input float32:8x8 --input float32:8x8 --hook c --quiet
 try 'ls sorted by uses' 0 aoticache ls --sort uses --json
 member 'the used one first' entries.0.op aten::mm
@@ -49,7 +49,7 @@ says 'and said' 'no entry for operators like aten::x'
 count 'kernels of operators' 3 --kind operator
 count 'nothing of another kind' 0 --kind 'inductor-*'
 try 'an unknown kind' 2 aoticache ls --kind inductor
-says 'names the kinds' "option --kind: 'inductor' is none of operator, model, .*inductor-cpp, .* or triton"
+says 'names the kinds' "option --kind: 'inductor' is not one of operator, model, .*inductor-cpp, .* or triton"
 count 'a device' 3 --device cpu
 count 'another' 0 --device cuda
 try 'no device' 2 aoticache ls --device house
@@ -168,7 +168,7 @@ else
     try 'rm of it' 0 aoticache rm "$dynamic" --yes
 fi
 try 'show --output where nothing was kept' 3 aoticache show --output "$key"
-says 'and says so' 'nothing of what the compiler said'
+says 'and says so' 'no compiler output is kept'
 
 printf '#!/bin/sh\necho sorry >&2\nexit 1\n' >"$work/refuser" && chmod +x "$work/refuser"
 aoticache compile aten::abs --input float32:77 --hook "command:$work/refuser" --quiet >/dev/null 2>&1

@@ -20,12 +20,12 @@ for error in ENOSYS EOPNOTSUPP; do
     member "$error: is compiled" source compiled
     member "$error: and not stored" stored false
     says "$error: and it is said why, and what to do" \
-        'is not stored: this file system has no locks .flock.: mount it with them .Lustre: -o flock., or use a directory on a local disk'
+        'is not stored: the file system does not support locks .flock.: mount it with locks .Lustre: -o flock., or use a directory on a local disk'
     prints_not "$error: space is not what is missing" 'free some space'
     try "$error: a collection" 5 aoticache-gc --max-size 1M
-    says "$error: says it, too" 'this file system has no locks'
+    says "$error: says it, too" 'the file system does not support locks'
     run aoticache doctor
-    prints "$error: and doctor" 'FAIL +locks +the file system has no flock: nothing can be stored there'
+    prints "$error: and doctor" 'FAIL +locks +the file system does not support flock: nothing can be stored there'
     unset LD_PRELOAD
 done
 finish

@@ -26,7 +26,7 @@ everything_is_read() { # NAME
     try "$1: a hit" 0 call 2 --hook none --json
     member "$1: comes from the index" source index
     member "$1: is right" outputs.0.values '[2.0, 2.0]'
-    is "$1: one line says that the cache is only read" 1 "$(grep -c 'is only read' "$err")"
+    is "$1: one line says that the cache is only read" 1 "$(grep -c 'opened for reading only' "$err")"
     says "$1: and why" 'the disk is full'
     fill
     is "$1: ls" 3 "$(count)"
@@ -83,7 +83,7 @@ says_not() { if grep -Eq -- "$2" "$err"; then not_ok "$1" "a line on standard er
 
 die_with_changes 'UPDATE meta SET value = value; CREATE TABLE large(bytes); INSERT INTO large VALUES(zeroblob(300000))'
 not_well 'a WAL that the database has no room for' 1
-says 'a WAL that the database has no room for: it says so' '^aoticache verify: index .*-wal file holds changes and the disk is full'
+says 'a WAL that the database has no room for: it says so' '^aoticache verify: index .*-wal file holds changes, and the disk is full'
 head -c 100 "$work/index.sqlite3" >"$AOTICACHE_DIR/index.sqlite3"
 not_well 'an index that is cut off' 4
 not_well 'no index' 4

@@ -141,9 +141,9 @@ says 'its message is text' '^aoticache ls: '
 
 kernels=$BUILD/share/aoticache/kernels
 try 'an operator that no kernel is for' 5 aoticache run aten::ad --input float32:2 --hook c
-says 'the nearest kernel is offered' "there is no aten_ad.c in $kernels; did you mean aten::add.Tensor\?"
+says 'the nearest kernel is offered' "aten_ad.c is not in $kernels; did you mean aten::add.Tensor\?"
 try 'one that is spelled right' 5 aoticache run aten::sub --input float32:2 --hook c
-says 'is not corrected' "there is no aten_sub.c in $kernels\$"
+says 'is not corrected' "aten_sub.c is not in $kernels\$"
 try 'rm of a slip' 3 aoticache rm --op aten::abss
 says 'is told what there is' 'did you mean aten::abs\?'
 for word in operator op; do

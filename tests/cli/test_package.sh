@@ -31,7 +31,7 @@ says 'is named' none.pt2
 try 'no such key' 3 aoticache run-package 0123456789ab --json
 echo hello >"$work/text.pt2"
 try 'no archive' 1 aoticache add "$work/text.pt2"
-says 'says so' 'not a sound ZIP archive'
+says 'says so' 'not a valid ZIP archive'
 
 try 'both models are added' 0 aoticache add "$work/p.pt2"
 holds 'two lines' [ "$(grep -c ': added$' "$out")" = 2 ]

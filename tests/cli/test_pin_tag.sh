@@ -77,7 +77,7 @@ done
 try 'a tag of 63 letters' 0 aoticache tag "$a" "$(printf 'x%.0s' $(seq 63))"
 try 'no tag at all' 2 aoticache tag "$a"
 try 'more tags than a key may have' 1 aoticache tag "$b" $(seq -f t%g 65)
-says 'says so' 'has 64 tags already'
+says 'says so' 'already has 64 tags'
 try 'takes them away' 0 aoticache tag --delete "$b" $(seq -f t%g 65)
 
 # ---- pins and tags in ls and rm ----
@@ -112,7 +112,7 @@ is 'the marks are not' "$before" "$(rows)"
 try 'verify' 0 aoticache verify
 chmod u+w "$AOTICACHE_DIR/marks/$a" && echo '{"key":"0","pinned":1}' >"$AOTICACHE_DIR/marks/$a"
 try 'a mark is damaged' 0 aoticache tag "$a" after
-says 'one warning' 'warning: pins and tags of .*written anew from the index'
+says 'one warning' 'warning: pins and tags of .*rewritten from the index'
 is 'nothing is lost' "$(printf '%s\n' "${a:0:4} 1 after nightly v3 $(printf 'x%.0s' $(seq 63))")" "$(rows | grep "^${a:0:4}")"
 holds 'the damaged one is set aside' sh -c 'ls "$AOTICACHE_DIR"/quarantine/'"$a-*"' >/dev/null'
 echo nonsense >"$AOTICACHE_DIR/marks/$mm"

@@ -60,22 +60,22 @@ else
     done <<'CASES'
 404|
 410|
-403|nothing is there, or this user may not read it .HTTP status 403.: for S3, 
-400|the server answers with HTTP status 400; nothing is read there for a while, and kernels are compiled here
-401|the server does not know who asks .HTTP status 401.: look at user= .*; nothing is read there
-405|the server does not allow this kind of request .HTTP status 405.; nothing is read there
-407|the proxy does not know who asks .HTTP status 407.; nothing is read there
-500|the server fails .HTTP status 500.; nothing is read there
-501|the server cannot do this .HTTP status 501.; nothing is read there
-502|the server behind this one does not answer .HTTP status 502.; it is left alone for a while
-504|the server behind this one does not answer in time .HTTP status 504.; it is left alone for a while
-302|the server leads elsewhere .HTTP status 302., and that is not followed; nothing is read there
-418|the server answers with HTTP status 418; nothing is read there
+403|not found, or this user may not read it .HTTP status 403.: for S3, 
+400|unexpected HTTP status 400; it is not read for a while, and kernels are compiled here
+401|authentication failed .HTTP status 401.: check user= .*; it is not read for a while
+405|the server does not allow this kind of request .HTTP status 405.; it is not read for a while
+407|the proxy requires authentication .HTTP status 407.; it is not read for a while
+500|internal error of the server .HTTP status 500.; it is not read for a while
+501|the server does not support this .HTTP status 501.; it is not read for a while
+502|the server behind the proxy does not respond .HTTP status 502.; it is not used for a while
+504|the server behind the proxy does not respond in time .HTTP status 504.; it is not used for a while
+302|the server redirects .HTTP status 302., and redirects are not followed; it is not read for a while
+418|unexpected HTTP status 418; it is not read for a while
 CASES
     for code in 429 503; do
         rule "GET ac/ $code"
         AOTICACHE_REMOTE+=' timeout=500ms' warm "http, GET $code" 0 4 1
-        says "http, GET $code: what it means" "remote $url: the server has too much to do .HTTP status $code.; it is left alone"
+        says "http, GET $code: what it means" "remote $url: the server is overloaded .HTTP status $code.; it is not used for a while"
         holds "http, GET $code: it was asked again" [ "$(asked "^GET /ac/.* $code")" -ge 4 ]
         rule "GET ac/ $code Retry_After: 60"
         AOTICACHE_REMOTE+=' timeout=500ms' warm "http, GET $code, Retry-After" 0 4 1
@@ -83,26 +83,26 @@ CASES
     done
     rule 'GET ac/ deaf'
     AOTICACHE_REMOTE+=' timeout=500ms' warm 'http, GET without an answer' 0 4 1
-    says 'http, GET without an answer: is left alone' "remote $url: Timeout was reached; it is left alone"
+    says 'http, GET without an answer: is left alone' "remote $url: Timeout was reached; it is not used for a while"
 
     # Writes: a server that refuses to store kernels may still serve them.
     while IFS='|' read -r code wanted; do
         rule "PUT / $code"
         warm "http, PUT $code" 2 2 2
-        says "http, PUT $code: what it means" "remote $url: $wanted; nothing is written there for a while; kernels wait in unsent/"
-        says "http, PUT $code: no lease, either" "remote $url: $wanted; for a while other machines may compile the same kernels"
+        says "http, PUT $code: what it means" "remote $url: $wanted; it is not written to for a while; kernels wait in unsent/"
+        says "http, PUT $code: no lease, either" "remote $url: $wanted; other machines may compile the same kernels for a while"
         is "http, PUT $code: the kernels wait" 2 "$(find "$work/machine/unsent" -type f | wc -l)"
     done <<'CASES'
-400|the server answers with HTTP status 400
-401|the server does not know who asks .HTTP status 401.: .*
-403|the server refuses .HTTP status 403.: this user may not write
-404|the server has no folder for it .HTTP status 404.: .*
+400|unexpected HTTP status 400
+401|authentication failed .HTTP status 401.: .*
+403|the server denies access .HTTP status 403.: this user may not write
+404|the server has no directory for it .HTTP status 404.: .*
 405|the server does not allow this kind of request .HTTP status 405.
-409|the server has no folder for it .HTTP status 409.: .*
-411|the server does not see the length of the request .HTTP status 411.
-500|the server fails .HTTP status 500.: nginx does where create_full_put_path is off
-501|the server cannot do this .HTTP status 501.
-502|the server behind this one does not answer .HTTP status 502.
+409|the server has no directory for it .HTTP status 409.: .*
+411|the server requires the length of the request .HTTP status 411.
+500|internal error of the server .HTTP status 500.: nginx fails like this if create_full_put_path is off
+501|the server does not support this .HTTP status 501.
+502|the server behind the proxy does not respond .HTTP status 502.
 507|the server has no space left .HTTP status 507.
 CASES
     rule
@@ -119,10 +119,10 @@ CASES
     # One object that is too large: the others are sent.
     rule 'PUT cas/ 413'
     warm 'http, PUT 413' 2 2 2
-    says 'http, PUT 413: is told of each' 'a kernel is not sent to .*: the server takes no object of this size .HTTP status 413.'
+    says 'http, PUT 413: is told of each' 'a kernel is not sent to .*: the server does not accept objects of this size .HTTP status 413.'
     run at machine aoticache doctor
-    prints 'http, PUT 413: doctor' "WARN +remote +remote $url: cannot write an object .cas/.: the server takes no object of this size"
-    prints 'http, PUT 413: and what waits' 'WARN +unsent kernels +2 that a remote refused: .*the server takes no object of this size'
+    prints 'http, PUT 413: doctor' "WARN +remote +remote $url: cannot write an object .cas/.: the server does not accept objects of this size"
+    prints 'http, PUT 413: and what waits' 'WARN +unsent kernels +2 that a remote refused: .*the server does not accept objects of this size'
     : >"$log"
     rule
     try 'http, PUT 413: the next process' 0 at machine aoticache run aten::abs --input float32:8=-2 --hook c
@@ -169,7 +169,7 @@ CASES
     rule 'PUT folder/ 409' 'MKCOL / 405'
     begun=$SECONDS
     warm 'http, folders that nobody makes' 0 4 2
-    says 'http, folders that nobody makes: it is said' 'the server has no folder for it .HTTP status 409.: create it there, or let'
+    says 'http, folders that nobody makes: it is said' 'the server has no directory for it .HTTP status 409.: create it there, or let'
     holds 'http, folders that nobody makes: nobody waits' [ $((SECONDS - begun)) -le 20 ]
 
     # A lease without Last-Modified ends by the clock of the waiting machine.
@@ -202,32 +202,32 @@ warm 'redis, all well' 2 2 0
 while IFS='|' read -r error wanted; do
     rule "SET aoticache/cas/ $error" "EVAL aoticache/lease/ $error"
     warm "redis, SET: $error" 2 2 2
-    says "redis, SET: $error: what it means" "remote $url: $wanted; nothing is written there for a while"
-    says "redis, SET: $error: leases, too" "remote $url: $wanted; for a while other machines may compile the same kernels"
+    says "redis, SET: $error: what it means" "remote $url: $wanted; it is not written to for a while"
+    says "redis, SET: $error: leases, too" "remote $url: $wanted; other machines may compile the same kernels for a while"
 done <<'CASES'
 NOPERM this user has no permissions|the server refuses: NOPERM: this user may not do that .*
 ERR The user executing the script can't run this command|the server refuses: The user executing the script can't: .*
-ERR Protocol error: unauthenticated bulk length|the server refuses: unauthenticated: it wants a password: .*
-READONLY You can't write against a read only replica.|the server refuses: READONLY: it is a replica, which takes no writes
+ERR Protocol error: unauthenticated bulk length|the server refuses: unauthenticated: it requires a password: .*
+READONLY You can't write against a read only replica.|the server refuses: READONLY: it is a replica, which does not accept writes
 ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't|the server refuses: READONLY: .*
-OOM command not allowed when used memory > 'maxmemory'.|the server refuses: OOM: it has no memory left: .*
-MISCONF Redis is configured to save RDB snapshots|the server refuses: MISCONF: it cannot save to its disk, and takes no writes
+OOM command not allowed when used memory > 'maxmemory'.|the server refuses: OOM: it is out of memory: .*
+MISCONF Redis is configured to save RDB snapshots|the server refuses: MISCONF: it cannot save to its disk, and does not accept writes
 NOREPLICAS Not enough good replicas to write.|the server refuses: NOREPLICAS: .*
-MOVED 3999 127.0.0.1:6381|the server refuses: MOVED: it is one of a cluster: .*
+MOVED 3999 127.0.0.1:6381|the server refuses: MOVED: it is a node of a cluster: .*
 CROSSSLOT Keys in request don't hash to the same slot|the server refuses: CROSSSLOT: .*
 ASK 3999 127.0.0.1:6381|the server refuses: ASK: .*
-ERR something new|the server answers: ERR something new
+ERR something new|unexpected response: ERR something new
 CASES
 while IFS='|' read -r error wanted; do
     rule "* aoticache/ $error"
     warm "redis, all: $error" 0 4 1
     says "redis, all: $error: what it means" "remote $url: the server refuses: $wanted"
 done <<'CASES'
-CLUSTERDOWN The cluster is down|CLUSTERDOWN: its cluster does not work; it is left alone for a while
-MASTERDOWN Link with MASTER is down|MASTERDOWN: it is a replica without its primary; it is left alone
-LOADING Redis is loading the dataset in memory|LOADING: it is reading its data; it is left alone
-BUSY Redis is busy running a script.|BUSY: a script of somebody else runs there; it is left alone
-TRYAGAIN Multiple keys request during rehashing|TRYAGAIN: try again; it is left alone
+CLUSTERDOWN The cluster is down|CLUSTERDOWN: its cluster is down; it is not used for a while
+MASTERDOWN Link with MASTER is down|MASTERDOWN: it is a replica without its primary; it is not used for a while
+LOADING Redis is loading the dataset in memory|LOADING: it is loading its data; it is not used for a while
+BUSY Redis is busy running a script.|BUSY: it is running a script of another client; it is not used for a while
+TRYAGAIN Multiple keys request during rehashing|TRYAGAIN: try again; it is not used for a while
 CASES
 export SECRET=swordfish
 while IFS='|' read -r error wanted; do
@@ -235,10 +235,10 @@ while IFS='|' read -r error wanted; do
     AOTICACHE_REMOTE="$url unsigned=allow secret-env=SECRET" warm "redis, AUTH: $error" 0 4 3
     says "redis, AUTH: $error: what it means" "remote $url: the server refuses: $wanted"
 done <<'CASES'
-WRONGPASS invalid username-password pair|WRONGPASS: look at user= and secret-file=
-ERR invalid password|ERR invalid password: look at secret-file=
+WRONGPASS invalid username-password pair|WRONGPASS: check user= and secret-file=
+ERR invalid password|ERR invalid password: check secret-file=
 ERR Client sent AUTH, but no password is set|ERR Client sent AUTH: it has no password
 ERR AUTH <password> called without any password configured|ERR AUTH: it has no password
-NOAUTH Authentication required.|NOAUTH: it wants a password
+NOAUTH Authentication required.|NOAUTH: it requires a password
 CASES
 finish

@@ -37,7 +37,7 @@ else
     done <"$work/users"
     echo writes-secret >"$work/writer" && echo reads-secret >"$work/reader" && chmod 600 "$work/writer" "$work/reader"
     AOTICACHE_REMOTE="$remote user=reader secret-file=$work/reader" warm 'Redis, a user who may only read' 2 1
-    says 'Redis, a user who may only read: it is said' 'the server refuses: NOPERM: .*; nothing is written there for a while'
+    says 'Redis, a user who may only read: it is said' 'the server refuses: NOPERM: .*; it is not written to for a while'
     AOTICACHE_REMOTE="$remote read-only user=reader secret-file=$work/reader" warm 'Redis, the same, read-only' 2 1
     says_nothing 'Redis, the same, read-only: nothing is said'
     AOTICACHE_REMOTE="$remote namespace=other user=writer secret-file=$work/writer" try 'Redis, a user who may write' 0 at first aoticache push --all
@@ -82,7 +82,7 @@ else
     redis config set maxmemory-policy noeviction >/dev/null
     redis config set maxmemory 1 >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis without memory' 2 1
-    says 'Redis without memory: it is said' 'the server refuses: OOM: it has no memory left: .*; nothing is written there'
+    says 'Redis without memory: it is said' 'the server refuses: OOM: it is out of memory: .*; it is not written to'
     run env AOTICACHE_REMOTE="$remote" aoticache doctor
     prints 'Redis without memory: doctor' 'cannot write an object .cas/.: the server refuses: OOM'
     redis config set maxmemory 0 >/dev/null
@@ -91,10 +91,10 @@ else
     start_nothing
     redis replicaof 127.0.0.1 "$closed_port" >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a replica' 2 1
-    says 'Redis, a replica: it is said' 'the server refuses: READONLY: it is a replica, which takes no writes; nothing is written there'
+    says 'Redis, a replica: it is said' 'the server refuses: READONLY: it is a replica, which does not accept writes; it is not written to'
     redis config set replica-serve-stale-data no >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a replica that serves nothing' 0 3
-    says 'Redis, a replica that serves nothing: it is said' 'the server refuses: MASTERDOWN: .*; it is left alone'
+    says 'Redis, a replica that serves nothing: it is said' 'the server refuses: MASTERDOWN: .*; it is not used for a while'
     redis replicaof no one >/dev/null
     redis config set replica-serve-stale-data yes >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a primary again' 2 1
@@ -151,10 +151,10 @@ page=$(example docs/remotes.md nginx)
 if start_nginx "$(sed 's/client_max_body_size 1g/client_max_body_size 4k/' <<<"$page")"; then
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow"
     try 'nginx that takes 4 KiB' 1 at first aoticache push --all
-    says 'nginx that takes 4 KiB: it is said' 'is not sent to .*: the server takes no object of this size .HTTP status 413.'
+    says 'nginx that takes 4 KiB: it is said' 'is not sent to .*: the server does not accept objects of this size .HTTP status 413.'
     warm 'nginx that takes 4 KiB' 0 3
     run at machine aoticache doctor
-    prints 'nginx that takes 4 KiB: doctor' 'unsent kernels +3 that a remote refused: .*no object of this size'
+    prints 'nginx that takes 4 KiB: doctor' 'unsent kernels +3 that a remote refused: .*does not accept objects of this size'
     start_nginx "$(sed 's/create_full_put_path on/create_full_put_path off/' <<<"$page")"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow"
     begun=$SECONDS
@@ -180,7 +180,7 @@ if start_nginx "$(sed 's/client_max_body_size 1g/client_max_body_size 4k/' <<<"$
     start_nginx "server { listen 8080; root /srv/kernels; location / { default_type text/html; return 200 '<html>log in</html>'; } }"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow"
     warm 'a login page' 0 3
-    says 'a login page: it is said' 'a page of HTML: does a login page or a proxy answer there'
+    says 'a login page: it is said' 'an HTML page; check for a login page or a proxy'
     run at machine aoticache doctor
     prints 'a login page: doctor' 'WARN +remote'
 else
@@ -231,7 +231,7 @@ else
         try "$url: a program" 0 at machine unshare -mn bash "$work/deaf" "$work" aoticache run aten::abs --input float32:4=-2 --hook c --json
         milliseconds=$((($(date +%s%N) - begun) / 1000000))
         member "$url: compiles" source compiled
-        says "$url: says it once" "remote $url: (the name server does not answer in time|Timeout was reached|Resolving timed out.*|Could.*resolve.*); it is left alone"
+        says "$url: says it once" "remote $url: (the name server does not respond in time|Timeout was reached|Resolving timed out.*|Could.*resolve.*); it is not used for a while"
         holds "$url: after its limit of time, not the resolver's ($milliseconds ms)" [ "$milliseconds" -le 6000 ]
     done
 fi

@@ -22,7 +22,7 @@ while IFS='|' read -r text wanted; do
     says "$wanted" "$wanted"
 done <<'CASES'
 read-only|is not a remote
-redis://u:hunter2@host|has no user and no password
+redis://u:hunter2@host|must not contain a user or password
 redis://host timeout=0s|is not a time
 redis://host namespace=../x|letters, digits
 redis://host secret-file=relative|an absolute path
@@ -91,9 +91,9 @@ goes_and_comes() {
     rm -rf "$work/fourth"
     try "$name: push without a signature" 0 at first push --all --no-sign
     try "$name: entries without a signature are refused" 1 at fourth pull --all
-    says "$name: and why, and what to do" '^aoticache pull: warning: remote [^ ]+: 3 entries refused \(([0-9a-f]{12}(, )?){3}\): nobody signed them; where they were made, run: aoticache push --all$'
+    says "$name: and why, and what to do" '^aoticache pull: warning: remote [^ ]+: 3 entries refused \(([0-9a-f]{12}(, )?){3}\): they are not signed; on the machine that made them, run: aoticache push --all$'
     is "$name: in one line" 1 "$(grep -c . "$err")"
-    prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused, 3 of them for want of a trusted signature'
+    prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused, 3 of them because no trusted key signed them'
     holds "$name: no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
     AOTICACHE_REMOTE="$2 namespace=signed"
     try "$name: push with a signature" 0 at first push --all --sign-with "$work/secret-key"
@@ -162,10 +162,10 @@ else
         redis-cli -s "$redis_socket" config set requirepass swordfish >/dev/null
         AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow"
         try 'Redis: without the password' 1 at first push --all
-        says 'Redis: refused' 'the server refuses: (NOAUTH|unauthenticated): it wants a password'
+        says 'Redis: refused' 'the server refuses: (NOAUTH|unauthenticated): it requires a password'
         AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow secret-env=REDIS_SECRET"
         try 'Redis: the variable is not set' 1 at first push --all
-        says 'Redis: it is named' 'the variable REDIS_SECRET, which is to have the secret, is not set'
+        says 'Redis: it is named' 'the variable REDIS_SECRET, which should hold the secret, is not set'
         REDIS_SECRET=swordfish try 'Redis: with the password' 0 at first push --all
         echo swordfish >"$work/secret" && chmod 644 "$work/secret"
         AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow secret-file=$work/secret"
@@ -183,10 +183,10 @@ else
             redis-cli -s "$redis_socket" flushall >/dev/null
             AOTICACHE_REMOTE="rediss://127.0.0.1:$tls_port unsigned=allow"
             try 'Redis, TLS: a certificate that nobody knows' 1 at first push --all
-            says 'Redis, TLS: is refused' "the server's certificate is not believed: self.signed certificate"
+            says 'Redis, TLS: is refused' "the server's certificate is not trusted: self.signed certificate"
             AOTICACHE_REMOTE="rediss://localhost:$tls_port unsigned=allow ca-file=$work/tls.pem"
             try 'Redis, TLS: another name than the certificate has' 1 at first push --all
-            says 'Redis, TLS: is refused, too' 'not believed: hostname mismatch'
+            says 'Redis, TLS: is refused, too' 'not trusted: hostname mismatch'
             AOTICACHE_REMOTE="rediss://127.0.0.1:$redis_port unsigned=allow ca-file=$work/tls.pem timeout=1s"
             try 'Redis, TLS: a server without it' 1 at first push --all
             AOTICACHE_REMOTE="redis://127.0.0.1:$tls_port unsigned=allow timeout=1s"
@@ -232,7 +232,7 @@ if make_certificate &&
     says 'TLS: is refused' 'certificate'
     AOTICACHE_REMOTE="$url ca-file=$work/tls.pem"
     try 'TLS: without a token' 1 at first push --all
-    says 'TLS: the server refuses' 'the server does not know who asks .HTTP status 401'
+    says 'TLS: the server refuses' 'authentication failed .HTTP status 401'
     AOTICACHE_REMOTE="$url ca-file=$work/tls.pem secret-env=HTTP_SECRET"
     try 'TLS: with a token' 0 at first push --all
     prints 'TLS: everything went' '^sent 3 entries'
@@ -317,23 +317,23 @@ lies() {
     holds "$mood: in time" [ $((SECONDS - begun)) -le 20 ]
     try "$mood: the cache is sound" 0 at victim verify
 }
-lies flipped 1 'refused: object .*(do not hash to its name|not a frame of zstd)'
-lies short 1 'refused: object .*unpacks to [0-9]* bytes, [0-9]* were announced'
+lies flipped 1 'refused: object .*(do not hash to its name|not a zstd frame)'
+lies short 1 'refused: object .*unpacks to [0-9]* bytes, expected [0-9]*'
 lies cut 1 "remote $liar_url: "
-lies long 1 'refused: object .*there is something after its end'
+lies long 1 'refused: object .*it has bytes after its end'
 lies empty 1 'refused: object .*unpacks to 0 bytes'
 lies slow 1 "remote $liar_url: Timeout was reached"
-lies endless 1 '(more bytes than are allowed|is not a frame of zstd)'
+lies endless 1 '(more bytes than allowed|is not a zstd frame)'
 lies broken 1 'HTTP status 500'
 lies elsewhere 1 'HTTP status 302'
-lies 'endless ac/' 1 'more bytes than are allowed'
-lies 'flipped ac/' 1 'refused: .*(a record: |not a record)'
-lies 'empty ac/' 1 'refused: .*a record: it is not JSON'
-lies 'bomb ac/' 1 '(a record: |has a zero byte)'
-lies 'endless keys/' 1 'more bytes than are allowed'
+lies 'endless ac/' 1 'more bytes than allowed'
+lies 'flipped ac/' 1 'refused: .*(record: |not a record)'
+lies 'empty ac/' 1 'refused: .*: record: it is not JSON'
+lies 'bomb ac/' 1 '(: record: |has a zero byte)'
+lies 'endless keys/' 1 'more bytes than allowed'
 if [ -s "$work/liar/bomb" ]; then
     holds 'the bomb is small' [ "$(stat -c %s "$work/liar/bomb")" -lt 1024 ]
-    lies bomb 1 'refused: object .*it has more bytes than were announced'
+    lies bomb 1 'refused: object .*it has more bytes than expected'
     lies other 1 'refused: object .*(do not hash to its name|unpacks to 15 bytes)'
 else
     skip 'a bomb' 'there is no zstd'
@@ -344,7 +344,7 @@ mapfile -t records < <(find "$work/liar/ac" -type f | LC_ALL=C sort)
 sed "s/$(basename "${records[1]}")/$(basename "${records[0]}")/" "${records[1]}" >"$work/record" && cp "$work/record" "${records[0]}"
 rm -rf "$work/victim"
 try 'an entry under another key' 1 at victim pull --all
-says 'is refused' 'it answers another key than the one that was asked for'
+says 'is refused' 'it is for another key than the requested one'
 is 'the others came' 2 "$(at victim ls --json | grep -c '"key"')"
 
 # Each answer arrives in time, all together do not: the lookup does not wait for them. A pull does.
@@ -353,7 +353,7 @@ at first push --all >/dev/null
 echo late >"$work/mood"
 try 'a server that is late with each object' 0 at victim run aten::abs --input float32:5=-2 --hook c --json
 member 'costs a compile' source compiled
-says 'and a line' 'it is left alone for a while'
+says 'and a line' 'it is not used for a while'
 rm -rf "$work/victim"
 try 'but not a pull' 0 at victim pull --key "${key:0:16}"
 : >"$work/mood"

@@ -123,11 +123,11 @@ SCRIPT
 chmod +x "$work/writer"
 no_library=(aoticache run aten::abs --input float32:2 --hook "command:$work/writer")
 try 'a product that is no library' 5 "${no_library[@]}"
-says 'is named with what made it' "hook command \($work/writer\): its product kernel.so is not stored"
+says 'is named with what made it' "hook command \($work/writer\): its library kernel.so is not stored"
 run aoticache ls aten::abs
 prints_not 'nothing of it is stored' 'command writer'
 try 'it is a failed compile' 0 aoticache ls --failed
-prints 'and remembered as one' 'its product kernel.so is not stored'
+prints 'and remembered as one' 'its library kernel.so is not stored'
 
 cat >"$work/sleeper" <<'SCRIPT'
 #!/bin/sh

@@ -83,9 +83,9 @@ else
 fi
 
 AOTICACHE_REMOTE=${AOTICACHE_REMOTE/eu-west-1/eu-west-2} try 'with another region nothing is sent' 1 at first aoticache push --all
-says 'and it is said' 'the region of the URL is not the bucket.s .AuthorizationHeaderMalformed.'
+says 'and it is said' 'the region of the URL is not that of the bucket .AuthorizationHeaderMalformed.'
 export AWS_SECRET_ACCESS_KEY=another
 try 'with another secret nothing is sent' 1 at first aoticache push --all
-says 'and it is said' 'the secret key is not the access key.s, or the region is another .SignatureDoesNotMatch.'
+says 'and it is said' 'the secret key does not belong to the access key, or the region is wrong .SignatureDoesNotMatch.'
 holds 'for its signature' grep -q SignatureDoesNotMatch "$work/refused"
 finish

@@ -184,7 +184,7 @@ holds 'and not by the proxy of its caller' [ ! -e "$work/seen" ]
 try 'nor with TLS' 0 env ALL_PROXY="$at" HTTPS_PROXY="$at" https_proxy="$at" "$remote" "$work/two" "https://127.0.0.2:9/k $limits"
 holds 'by that of its caller' [ ! -e "$work/seen" ]
 try 'a file for its keys' 0 env SSLKEYLOGFILE="$work/keylog" "$remote" "$work/three" "https://127.0.0.2:9/k $limits"
-prints 'is refused, with what to do' 'SSLKEYLOGFILE is set .* start it without the variable'
+prints 'is refused, with what to do' 'SSLKEYLOGFILE is set.* start it without the variable'
 holds 'and not made' [ ! -e "$work/keylog" ]
 kill "$proxy"
 wait "$proxy" 2>/dev/null

@@ -14,7 +14,7 @@ on() { # MACHINE COMMAND...: each has its own cache and keys
     AOTICACHE_DIR=$work/$machine/cache AOTICACHE_KEYS=$work/$machine/keys "$@"
 }
 printf 'aten::abs(float32[%s]) on cpu\n' 4 5 6 >"$work/list"
-unsigned='kernels go there without a signature, and other machines refuse them; to sign them: aoticache key generate, then aoticache push --all$'
+unsigned='kernels are sent there without a signature, and other machines refuse them; to sign them: aoticache key generate, then aoticache push --all$'
 
 # ---- without a key ----
 
@@ -28,12 +28,12 @@ says 'in the same words' "^aoticache run: warning: remote $redis_url: $unsigned"
 try 'a hit sends nothing' 0 on first aoticache run aten::abs --input float32:7=-2 --hook c --json
 says_nothing 'and says nothing'
 try 'doctor' 0 on first aoticache doctor
-prints 'says it' "WARN +remote +$redis_url answers in .*; kernels go there without a signature, and others refuse them"
-prints 'and what to do' "'aoticache key generate' makes a key; other machines trust it by 'aoticache key trust'"
+prints 'says it' "WARN +remote +$redis_url responds in .*; kernels are sent there without a signature, and other machines refuse them"
+prints 'and what to do' "'aoticache key generate' creates a key; other machines trust it after 'aoticache key trust'"
 try 'another machine' 0 on second aoticache warm "$work/list" --hook c
 prints 'compiles for itself' '3 compiled'
 is 'and is told once what was refused' 1 "$(grep -c 'refused' "$err")"
-says 'and what to do' "^aoticache warm: warning: remote $redis_url: 1 entry refused \\([0-9a-f]{12}\\): nobody signed it; where it was made, run: aoticache push --all$"
+says 'and what to do' "^aoticache warm: warning: remote $redis_url: 1 entry refused \\([0-9a-f]{12}\\): it is not signed; on the machine that made it, run: aoticache push --all$"
 holds 'nothing of that has made a key' [ ! -e "$work/first/keys" ]
 AOTICACHE_REMOTE="$redis_url unsigned=allow" try 'who needs no signatures' 0 on third aoticache run aten::abs \
     --input float32:8=-2 --hook c --json

@@ -13,7 +13,7 @@ for wrong in '--by=operators' '--by=' '--top=0' '--top=-1' '--top=1x' '--sort=hi
     try "stat $wrong is refused" 2 aoticache-stat $wrong
 done
 try 'a kind that is nearly right' 2 aoticache-stat --by operater
-says 'has a suggestion' "^aoticache-stat: option --by: 'operater' is none of operator, device or environment \(did you mean operator\?\); see 'aoticache-stat --help'$"
+says 'has a suggestion' "^aoticache-stat: option --by: 'operater' is not one of operator, device or environment \(did you mean operator\?\); see 'aoticache-stat --help'$"
 try 'an option that is nearly right' 2 aoticache-stat --promethius
 says 'has one too' 'did you mean --prometheus\?'
 try '--watch without a terminal' 2 aoticache-stat --watch

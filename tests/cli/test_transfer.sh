@@ -54,11 +54,11 @@ else
 
     head -c $(($(stat -c %s "$archive") * 2 / 3)) "$archive" >"$work/cut"
     try 'an archive that was cut off' 1 at import "$work/fifth" "$work/cut"
-    says 'is named so' 'ends early'
+    says 'is named so' 'damaged or truncated after'
     try 'what came before is sound' 0 at verify "$work/fifth"
     try 'no archive' 1 at import "$work/fifth" /etc/passwd
     try 'a limit' 1 at import "$work/sixth" "$archive" --max-size 10K
-    says 'with what to do' 'more than the 10240 bytes'
+    says 'with what to do' 'more than the allowed 10240 bytes'
     try 'no such file' 1 aoticache import "$work/no-such-file"
     try 'a full device' 1 aoticache export /dev/full
     holds 'a device is not replaced' [ -c /dev/full ]

@@ -43,7 +43,7 @@ export AOTICACHE_DIR=$parent/deep/cache
 try 'a cache is made' 0 store 2
 chown 10001 "$parent"
 try 'a folder above that belongs to somebody else is refused' 1 aoticache ls
-says 'and named, with its owner and what to do' "$parent belongs to user 10001.*deep/cache.*user 0; choose"
+says 'and named, with its owner and what to do' "$parent belongs to user 10001.*deep/cache.*user 0: choose"
 ln -s "$parent" "$work/link"
 try 'through a link too' 1 aoticache ls --cache-dir "$work/link/deep/cache"
 try 'unless sharing is wanted' 0 aoticache ls --allow-shared
@@ -85,13 +85,13 @@ forge "$shared/index.sqlite3" "$work/victim"
 chown 10001:$group "$shared/index.sqlite3-journal"
 try 'root collects' 0 aoticache-gc
 holds 'the file that the journal names is there' test -f "$work/victim"
-says 'it is said what was found' "names $work/victim, which is none of the index.s: somebody has forged it"
+says 'it is said what was found' "names $work/victim, which is not a file of the index: remove the forged file"
 holds 'the journal is kept to be looked at' test -n "$(find "$shared/quarantine" -name 'index.sqlite3-journal-*')"
 try 'the entries are there' 0 aoticache ls --json
 member 'all of them' entries.0.op aten::abs
 says_nothing 'and nothing more is said'
 try 'root hears that the directory should not be his' 0 aoticache-gc
-says 'and what to do' "$shared belongs to root and others may write it: give it to a user"
+says 'and what to do' "$shared belongs to root, but others may write to it: change its owner to a user"
 forge "$shared/index.sqlite3" "$work/victim"
 chown 10001:$group "$shared/index.sqlite3-journal"
 try 'another member is not made to delete either' 0 as 10002 aoticache ls
@@ -117,10 +117,10 @@ says 'without saying so' "belongs to user 10003.*allow_shared"
 for command in ls du verify tag\ --list; do
     # shellcheck disable=SC2086 # several words
     try "root looks at it as the user: $command" 0 aoticache $command
-    says "$command: says so" "$AOTICACHE_DIR belongs to user 10003: going on as that user"
+    says "$command: says so" "$AOTICACHE_DIR belongs to user 10003: continuing as that user"
 done
 run aoticache doctor # its status also depends on whether that user reaches a compiler
-says 'doctor: says so' "$AOTICACHE_DIR belongs to user 10003: going on as that user"
+says 'doctor: says so' "$AOTICACHE_DIR belongs to user 10003: continuing as that user"
 prints 'doctor finds it in order' '^OK +owner +uid 10003'
 try 'so does aoticache-stat' 0 aoticache-stat --json
 member 'it has what the user stored' entries 2
@@ -129,7 +129,7 @@ says_nothing 'without a note'
 is 'what root looked at is the user'\''s still' '' "$(find "$AOTICACHE_DIR" ! -uid 10003)"
 holds 'what the journal names is there' test -f "$work/victim"
 try 'root collects in it as the user' 0 aoticache-gc --max-entries 1 --prometheus "$work/figures/gc.prom"
-says 'and says so' "$AOTICACHE_DIR belongs to user 10003: going on as that user"
+says 'and says so' "$AOTICACHE_DIR belongs to user 10003: continuing as that user"
 prints 'it did' 'removed 1 of 2 entries'
 holds 'what the journal names is there' test -f "$work/victim"
 is 'nothing belongs to root' '' "$(find "$AOTICACHE_DIR" ! -uid 10003)"

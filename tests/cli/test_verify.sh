@@ -118,7 +118,7 @@ holds 'and nothing is left of it' [ ! -e "$AOTICACHE_DIR/verify.state" ]
 } >"$AOTICACHE_DIR/verify.state"
 try 'a run that was stopped' 0 aoticache verify --resume
 prints 'is added to' '^4 entries, 9 objects, 99 B .*all is well$'
-says 'and it is said' '^aoticache verify: 9 of these objects were looked at by earlier runs$'
+says 'and it is said' '^aoticache verify: 9 of these objects were examined by earlier runs$'
 
 # A signal: the progress is reported, and the next run continues. A pipe without a reader stops it while it reports
 # findings. SIGTERM, because SIGINT is ignored in the background of a script.
@@ -135,7 +135,7 @@ wait "$verifier"
 status=$?
 is 'an interrupted run ends by its signal' 143 "$status"
 holds 'what was done is said' grep -q '^4 entries, .* 3000 foreign' "$work/said"
-holds 'and how to go on' grep -q "'aoticache verify --resume' goes on" "$work/interrupted"
+holds 'and how to go on' grep -q "'aoticache verify --resume' continues" "$work/interrupted"
 holds 'the state is there' [ -s "$AOTICACHE_DIR/verify.state" ]
 try 'it goes on' 4 aoticache verify --resume --json
 member 'to the end' partial false

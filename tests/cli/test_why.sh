@@ -139,7 +139,7 @@ fi
 # ---- damage ----
 damage "$(object_path "$library")"
 try 'a damaged library' 3 aoticache why aten::abs --input float32:3 --hook c
-prints 'is the reason' '^result +miss: it is stored, but its files are damaged or lost$'
+prints 'is the reason' '^result +miss: it is stored, but its files are damaged or missing$'
 prints 'what is wrong' '^damage +.*'"${library:2:8}"
 prints 'and what to do' '^to do +.*verify --repair'
 holds 'nothing was moved' [ -e "$(object_path "$library")" ]

@@ -52,7 +52,7 @@ compile TRITON_CACHE_DIR="$work/own/folder"
 refused 'Triton'"'"'s neither' "TRITON_CACHE_DIR=$work/own/folder has mode 0775"
 chmod 755 "$work/own/folder" && chmod 777 "$work/own"
 compile TORCHINDUCTOR_CACHE_DIR="$work/own/folder"
-refused 'nor where it can be replaced' "lies in $work/own, which everybody may change"
+refused 'nor where it can be replaced' "is in $work/own, which everyone may change"
 chmod 755 "$work/own"
 compile TORCHINDUCTOR_CACHE_DIR=own/folder
 refused 'nor by a relative path' 'TORCHINDUCTOR_CACHE_DIR=own/folder is not an absolute path'

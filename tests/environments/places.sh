@@ -148,7 +148,7 @@ pulled_away() { # MOUNT-ARGUMENT...
         is_readable "after power cut $((rounds + 1))" "$place/cache" "$work/$name.state"
         rounds=$((rounds + 1))
     done
-    fails_with 'shut down' 'Input/output error|disk I/O error|Read-only file system|open for reading only|malformed|log could not be opened for writing|could not be read'
+    fails_with 'shut down' 'Input/output error|disk I/O error|Read-only file system|open for reading only|malformed|log cannot be opened for writing|could not be read'
     is_well "after $rounds power cuts" quarantine=1
 }
 place_ext4_power() { disk ext4_power 256M mkfs.ext4 -q -F && mounts ext4_power -o loop "$image" && pulled_away -o loop "$image" && unmount; }
@@ -245,7 +245,7 @@ place_read_only() {
     wait $!
     is 'read_only: processes go on' 0 $?
     grep '^#' "$work/$name.work" | sed "s/^# /# $name: /"
-    fails_with 'read-only' 'Read-only file system|open for reading only|readonly database|log could not be opened for writing|Input/output error'
+    fails_with 'read-only' 'Read-only file system|open for reading only|readonly database|log cannot be opened for writing|Input/output error'
     is_readable 'read-only' "$place/cache" "$work/$name.state"
     if unmount && mount -o loop "$image" "$place"; then
         is_well 'writable again'
@@ -339,12 +339,12 @@ fails_on_purpose() { # SECONDS [direct_io]
         echo well >"$place/.control"
         is_well "after $way" quarantine=1
     done <<WAYS
-EIO 7 all|Input/output error|disk I/O error|malformed|open for reading only|readonly database|unreadable|replaced again and again|cannot read|could not be read
+EIO 7 all|Input/output error|disk I/O error|malformed|open for reading only|readonly database|unreadable|again and again|cannot read|could not be read
 EIO 3 changes|Input/output error|disk I/O error|malformed|open for reading only|readonly database|unreadable|could not be read
 ENOSPC 3 changes|$no_space|database or disk is full|open for reading only|readonly database
 EDQUOT 2 write,create,mkdir|Disk quota exceeded|disk I/O error|disk is full|open for reading only|readonly database
 EROFS 1 changes|Read-only file system|open for reading only|readonly database
-EINTR 5 all|Interrupted system call|File exists|disk I/O error|malformed|open for reading only|readonly database|replaced again and again|could not be read
+EINTR 5 all|Interrupted system call|File exists|disk I/O error|malformed|open for reading only|readonly database|again and again|could not be read
 short 2 read,write|
 WAYS
     # A listing that fails is not one of an empty directory.

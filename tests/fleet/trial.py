@@ -515,8 +515,8 @@ class Fleet:
         return (0 if self.options.there else len(self.kernels)) + self.options.machines * self.options.new
 
     def failed_writers(self) -> int:
-        """Returns how many processes reported that the server accepted no kernel from them."""
-        return sum("nothing is written there" in pathlib.Path(output.name).read_text() for output in self.outputs)
+        """How many processes said that the server took no kernel from them."""
+        return sum("it is not written to" in pathlib.Path(output.name).read_text() for output in self.outputs)
 
     def end(self) -> None:
         for process in self.processes:

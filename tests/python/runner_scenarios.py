@@ -324,7 +324,7 @@ class Author:
         self.steps.do("update", pairs=pairs)
         self.run()
         self.steps.do("extract", inactive=False)
-        self.steps.do("blob", only="ours", expect=["refused", "before there was a blob"], path=self.blob)
+        self.steps.do("blob", only="ours", expect=["refused", "before the blob was set"], path=self.blob)
         self.run()
         self.be_refused()
         return self.steps

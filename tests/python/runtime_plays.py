@@ -362,7 +362,7 @@ def check_stored(numpy, runtime, folder, x, expected):
                   numpy.allclose(what(x), numpy.load(os.path.join(folder, "half-tuned.npy")), atol=1e-6))
     with refused("no weights for a package", runtime.AoticacheError, "no.safetensors"):
         load("linear", folder, weights="no.safetensors")
-    with refused("a name that no model has", runtime.AoticacheError, "no model is called lime", "line"):
+    with refused("a name that no model has", runtime.AoticacheError, "no model named lime", "line"):
         runtime.load("lime", cache_dir=cache)
     with refused("weights that are not there", runtime.AoticacheError, "no.safetensors"):
         runtime.load("line", weights="no.safetensors", cache_dir=cache)

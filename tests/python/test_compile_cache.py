@@ -403,7 +403,7 @@ def test_another_pytorch_is_left_alone():
             assert len(said) == 1 and text in str(said[0].message), list(map(str, said))
             assert cpp_builder.CppBuilder.build is own and not _compile_cache.is_installed()
         _compile_cache.VERSIONS = ((9, 9),)
-        attempt("knows PyTorch 9.9")
+        attempt("supports PyTorch 9.9")
         _compile_cache.VERSIONS = versions
         del codecache._precompile_header
         attempt("has no torch._inductor.codecache._precompile_header")

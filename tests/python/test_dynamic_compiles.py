@@ -98,10 +98,10 @@ if os.environ.get("CASES") == "all":
 # Requests for which no library for several shapes can be made, and a word of the reason.
 REFUSED = (
     ("aten::nonzero", [tensor(3, 4)], "depends on the values"),
-    ("aten::view_copy", [tensor(3, 8), [6, 4]], "sizes alone"),
+    ("aten::view_copy", [tensor(3, 8), [6, 4]], "sizes only"),
     ("aten::add_.Tensor", [tensor(3), tensor(3)], "writes to its input 'self'"),
     ("aten::view", [tensor(6), [2, 3]], "view of its input"),
-    ("aten::abs", [tensor(1)], "sizes alone"),
+    ("aten::abs", [tensor(1)], "sizes only"),
 )
 
 

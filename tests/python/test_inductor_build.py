@@ -352,7 +352,7 @@ CHANGES = {
     "another interface": ({}, {"INTERFACE": os.path.join("_inductor", "config.py")}, "does not contain"),
     "a compiler that fails": ({}, {"COMPILE": ("-fno-such-option",)}, "no-such-option"),
     "a name that the header lacks": ({}, {"slim_text": replaced_text}, "new_class"),
-    "a symbol that nobody has": ({}, {"FROM_TORCH": re.compile("^aoti_torch_delete")}, "is in none of"),
+    "a symbol that nobody has": ({}, {"FROM_TORCH": re.compile("^aoti_torch_delete")}, "is not one of"),
 }
 
 

@@ -167,7 +167,7 @@ def test_of_two_operators_the_one_that_is_missing_is_named(models, program, dire
                  "mine::twice_plus: argument n (int) as as_device is not supported", id="an argument of another kind"),
     pytest.param(b'"name": "n"', b'"name": "m"', "has no input m", id="an argument that the operator does not have"),
     pytest.param(b', {"name": "n", "arg": {"as_int": 5}, "kind": 1}', b"", "passes 1 integers", id="another number of integers"),
-    pytest.param(b"{", b"", "not JSON", id="no JSON")])
+    pytest.param(b"{", b"", "not valid JSON", id="no JSON")])
 def test_a_list_of_operators_that_does_not_fit(models, program, directory, tmp_path, old, new, message):
     changed = rewrite(models["known"][1], str(tmp_path / "changed.pt2"), lambda data: data.replace(old, new))
     code, out, err = run(program, changed, INPUTS[0], directory)

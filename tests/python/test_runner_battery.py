@@ -227,6 +227,6 @@ def test_a_frozen_constant_is_left_alone():
              {"pairs": [], "inactive": True}, {"pairs": [], "inactive": True, "partial": True}]
     answers = [player.attempt("update", step) for step in steps]
     assert all(answer[0] == "refused" for answer in answers), answers
-    assert "a layout of its own" in answers[0][1] and "a layout of its own" in answers[2][1], answers
+    assert "a custom layout" in answers[0][1] and "a custom layout" in answers[2][1], answers
     assert before[0] == "ok" and player.attempt("run", {"inputs": [describe(inputs[0])]}) == before, "a run is not what it was"
     player.close()

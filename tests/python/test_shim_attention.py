@@ -162,17 +162,17 @@ def test_threads():
 
 def test_refusals():
     query, key = heads(1, 4, 5, 8), heads(1, 4, 7, 8)
-    bad = {"4 dimensions are needed, these have 3, 4 and 4": ([query[0], key, key], {}),
-           "of one dtype are needed, these are float32, bfloat16 and float32": ([query, key.bfloat16(), key], {}),
-           "there is none for int64": ([query.long(), key.long(), key.long()], {}),
+    bad = {"must have 4 dimensions; these have 3, 4 and 4": ([query[0], key, key], {}),
+           "must have the same dtype; these are float32, bfloat16 and float32": ([query, key.bfloat16(), key], {}),
+           "not supported for int64": ([query.long(), key.long(), key.long()], {}),
            "1 x 4 x 7 x 8 keys, but 1 x 4 x 6 x 8 values": ([query, key, key[:, :, :6]], {}),
            "keys of batch 2 and width 8": ([query, key.expand(2, 4, 7, 8), key.expand(2, 4, 7, 8)], {}),
            "keys of batch 1 and width 4": ([query, key[..., :4], key[..., :4]], {}),
            "4 heads of queries are not a multiple of 3": ([query, key[:, :3], key[:, :3]], {}),
-           "a dropout of 0.5": ([query, key, key], {"dropout": 0.5}),
+           "dropout is 0.5": ([query, key, key], {"dropout": 0.5}),
            "a mask of bool for a query of float32": ([query, key, key], {"mask": torch.ones(5, 7) > 0}),
-           "this has 3": ([query, key, key], {"mask": torch.ones(4, 5, 7)}),
-           "dimension 0 of the mask has size 4; 5 or 1": ([query, key, key], {"mask": torch.ones(4, 7)})}
+           "but has 3": ([query, key, key], {"mask": torch.ones(4, 5, 7)}),
+           "dimension 0 of the mask has size 4; it must be 5 or 1": ([query, key, key], {"mask": torch.ones(4, 7)})}
     for text, (given, options) in bad.items():
         words, keep = arguments(*given, **options)
         refused(text, NAME, *words, results=2)

@@ -114,8 +114,8 @@ def test_unknown_layouts(shim):
     # stride.
     for at, value in ((312, 4), (640, 1), (8, 31), (520, 4), (416, 13), (104, 2), (4, 13), (4, 0), (328, 1 << 20)):
         changed = metadata[:at] + value.to_bytes(4, "little") + metadata[at + 4:]
-        refused(shim, "not understood", packed, changed)
-    refused(shim, "not understood", packed, metadata, dtype=15)
+        refused(shim, "unsupported layout", packed, changed)
+    refused(shim, "unsupported layout", packed, metadata, dtype=15)
 
 
 def test_pointwise(shim):

@@ -549,7 +549,7 @@ def test_scatter_of_nan():
             call(wrap("scatter_reduce_two_out"), out, tensor, int64(0), index, source, reduce.encode(), include,
                  results=0)
             same(out, torch.scatter_reduce(tensor, 0, index, source, reduce, include_self=bool(include)), reduce)
-    refused("there is none for complex64", wrap("scatter_reduce_two_out"), make((4,), torch.complex64),
+    refused("not supported for complex64", wrap("scatter_reduce_two_out"), make((4,), torch.complex64),
             make((4,), torch.complex64), int64(0), index, make((5,), torch.complex64), b"amax", 1, results=0)
 
 
@@ -1004,15 +1004,15 @@ def test_refusals():
     tensor, index = make((3, 4)), torch.tensor([[5, 0, 0, 0]])
     refused("dimension 2", wrap("cumsum"), tensor, int64(2), None)
     refused("dimensions for a tensor with 2", wrap("permute"), tensor, *numbers([0]))
-    refused("named twice", wrap("permute"), tensor, *numbers([0, 0]))
+    refused("given twice", wrap("permute"), tensor, *numbers([0, 0]))
     refused("index 5 is outside", wrap("scatter_src_out"), tensor.clone(), tensor, int64(0), index, tensor, results=0)
     refused("not one of sum", wrap("scatter_reduce_two_out"), tensor.clone(), tensor, int64(0), index, tensor,
             b"median", 1, results=0)
-    refused("there is none for float32", wrap("gcd"), tensor, tensor)
-    refused("there is none for complex64", wrap("sort"), make((3,), torch.complex64), int64(0), 0, results=2)
+    refused("not supported for float32", wrap("gcd"), tensor, tensor)
+    refused("not supported for complex64", wrap("sort"), make((3,), torch.complex64), int64(0), 0, results=2)
     refused("the first 9 of 4", wrap("topk"), tensor, int64(9), int64(1), 1, 1, results=2)
     refused("must be bool", wrap("masked_select"), tensor, tensor)
-    refused("is not a dtype", wrap("rand"), *numbers([3]), optional(ctypes.c_int32(99)), None, None, 0, None)
+    refused("unknown dtype", wrap("rand"), *numbers([3]), optional(ctypes.c_int32(99)), None, None, 0, None)
     refused("from 5 to below 5", wrap("randint_low_out"), tensor.long(), int64(5), int64(5), *numbers([3, 4]),
             results=0)
     refused("-1 dimensions", wrap("rand"), None, int64(-1), None, None, None, 0, None)

@@ -266,7 +266,7 @@ def test_failures(shim):
                                ("aten::linalg_inv_ex", [torch.ones(3, 2)], "square"),
                                ("aten::linalg_inv_ex", [torch.ones(3, 3, dtype=torch.int64)], "float32"),
                                ("aten::_linalg_check_errors", [torch.tensor([0, 2], dtype=torch.int32), "linalg.inv"], "matrix 1"),
-                               ("aten::linalg_lu_solve", [torch.eye(2), torch.tensor([1, 7], dtype=torch.int32), torch.eye(2)], "pivot of 7"),
+                               ("aten::linalg_lu_solve", [torch.eye(2), torch.tensor([1, 7], dtype=torch.int32), torch.eye(2)], "a pivot is 7"),
                                ("aten::bincount", [torch.tensor([1, -2])], "-2")):
         try:
             shim.by_name(name, *values, **({"is_matrix": False} if "check" in name else {}))

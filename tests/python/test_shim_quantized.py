@@ -175,7 +175,7 @@ def test_refusals(shim):
     number = ctypes.c_int32(6)
     rest = [double(1), i64(0), ctypes.byref(number), b"none", *scalar_list([]), b""]
     cases = [("uint8 or int8", x.float(), w, scales, rest), ("must be int8", x, w.float(), scales, rest),
-             ("does not fit", x, int8(7, 5), scales, rest), ("3 scales", x, w, torch.rand(3), rest),
+             ("does not match", x, int8(7, 5), scales, rest), ("3 scales", x, w, torch.rand(3), rest),
              ("scale 1", x, w, scales, [double(2), *rest[1:]]), ("not supported", x, w, scales, [*rest[:3], b"cosh", *rest[4:]])]
     for word, given, weight, factors, arguments in cases:
         try:

@@ -155,7 +155,7 @@ TOGETHER = {
         raises(ValueError, "needs operators", lambda: on())
         raises(TypeError, "an operator is a name", lambda: on(3))
         on("abs", mode="never")
-        raises(ValueError, "cannot be used beside it", lambda: on("neg", cache_dir="/nonexistent/other"))
+        raises(ValueError, "cannot be used at the same time", lambda: on("neg", cache_dir="/nonexistent/other"))
         raises(ValueError, "cannot change while", lambda: on("neg", workers=2))
         assert not aoticache.is_enabled("neg")
         found = on("aten::*norm*", mode="never")

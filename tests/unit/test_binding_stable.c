@@ -475,7 +475,7 @@ Test(binding_stable, schemas_it_cannot_serve_are_refused_with_the_reason)
     expect_refused("test::op(Tensor(a) self) -> Tensor(a)", AOTICACHE_UNSUPPORTED, "view");
     expect_refused("test::op(Tensor self) -> int", AOTICACHE_UNSUPPORTED, "result 0 is int");
     expect_refused("test::op(Tensor self) -> Tensor[]", AOTICACHE_UNSUPPORTED, "list of tensors");
-    expect_refused("test::op(int size) -> Tensor", AOTICACHE_UNSUPPORTED, "no tensors");
+    expect_refused("test::op(int size) -> Tensor", AOTICACHE_UNSUPPORTED, "has no tensor arguments");
     expect_refused("test::op(Tensor self -> Tensor", AOTICACHE_INVALID, "column");
     end_binding();
 }
@@ -486,7 +486,7 @@ Test(binding_stable, enabling_twice_is_refused_and_names_the_operator)
     begin();
     first = op;
     cr_expect_eq(try_enable(SCALE), AOTICACHE_INVALID);
-    cr_expect_not_null(strstr(error.message, "test::scale is enabled for CPU already"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "test::scale is already enabled for CPU"), "%s", error.message);
     op = first;
     cr_expect_eq(STAND_IN_COUNT(libraries), 1);
     end_binding();
@@ -496,7 +496,7 @@ Test(binding_stable, refusal_by_pytorch_leaves_nothing_behind)
 {
     begin_binding_with("", NULL, false);
     STAND_IN_COUNT(fail_impl) = 1;
-    expect_refused(SCALE, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for test::scale on CPU");
+    expect_refused(SCALE, AOTICACHE_LOAD_FAILED, "PyTorch rejects a kernel for test::scale on CPU");
     STAND_IN_COUNT(fail_impl) = 0;
     cr_expect_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     end_binding();

@@ -114,7 +114,7 @@ Test(call, misuse_is_refused_and_changes_nothing)
     elsewhere.layout = 77;
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &elsewhere, 1, 1, "input 0 has layout 77");
     expect_refusal(AOTICACHE_INVALID, "no name(", &input, 1, 1, "");
-    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 1, 2, "gives 1 results, 2 were asked for");
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 1, 2, "returns 1 results; 2 were requested");
     expect_refusal(AOTICACHE_UNSUPPORTED, "mine::nothing", &input, 1, 1, "mine::nothing");
     cr_expect_eq(aoticache_call(NULL, "aten::abs", &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_call(context, NULL, &input, 1, NULL, 0, &error), AOTICACHE_INVALID);

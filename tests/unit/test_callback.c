@@ -165,7 +165,7 @@ Test(callback, product_that_is_no_kernel_library_is_a_failed_compile)
         {write_file("text", "these are the bytes of a text, and there are more of them than an ELF header has\n", 0600),
          "ELF"},
         {program, "AOTInductorModelContainerRun"},
-        {changed_library("machine", 18, 8, 0), "it is for machine 8, this process is"},
+        {changed_library("machine", 18, 8, 0), "it is for machine 8, but this process is"},
         {changed_library("class", 4, 1, 0), "32-bit"},
         {changed_library("cut", 0, 127, 3000), "3000 bytes"},
     };
@@ -175,7 +175,7 @@ Test(callback, product_that_is_no_kernel_library_is_a_failed_compile)
         aoticache_error error;
         cr_assert_eq(compile(&script, false, false, &taken, &error), AOTICACHE_COMPILE_FAILED, "%s", wrong[i][0]);
         cr_assert_not_null(strstr(error.message, wrong[i][1]), "%s: %s", wrong[i][0], error.message);
-        cr_assert_not_null(strstr(error.message, "hook callback (mycompiler 1.2): its product kernel.so is not stored"),
+        cr_assert_not_null(strstr(error.message, "hook callback (mycompiler 1.2): its library kernel.so is not stored"),
                            "%s", error.message);
         cr_assert_eq(taken.calls, 0);
     }
@@ -196,7 +196,7 @@ Test(callback, product_is_for_the_architecture_that_was_asked_for)
                  error.message);
     script.library = NULL;
     cr_assert_eq(aoticache_hook_compile(hook, request, test_folder, take, &taken, &error), AOTICACHE_COMPILE_FAILED);
-    cr_assert_not_null(strstr(error.message, "and one for"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "but a library for"), "%s", error.message);
     cr_assert_eq(taken.calls, 1);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
@@ -229,10 +229,10 @@ Test(callback, guard_is_there_exactly_where_it_was_asked_for)
     cr_assert_eq(compile(&script, true, true, &taken, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_str_eq(taken.guard, script.guard);
     cr_assert_eq(compile(&script, true, false, &taken, &error), AOTICACHE_COMPILE_FAILED);
-    cr_assert_not_null(strstr(error.message, "with a guard"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "the library has a guard"), "%s", error.message);
     script.guard = NULL;
     cr_assert_eq(compile(&script, true, true, &taken, &error), AOTICACHE_COMPILE_FAILED);
-    cr_assert_not_null(strstr(error.message, "without a guard"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "the library has no guard"), "%s", error.message);
     cr_assert_eq(taken.calls, 0);
 }
 

@@ -134,7 +134,7 @@ Test(check, exact_refuses_what_no_tensor_is)
     aoticache_error error;
     aoticache_tensor_view view = make_view(65, NUMBERS(1), NUMBERS(1));
     cr_expect_eq(aoticache_check_create_exact(&view, 1, &check, &error), AOTICACHE_INVALID);
-    cr_expect_str_eq(error.message, "tensor 0: number of dimensions is 65, and must be in 0..64");
+    cr_expect_str_eq(error.message, "tensor 0: number of dimensions is 65; it must be in 0..64");
     view = make_view(1, NUMBERS(1), NULL);
     cr_expect_eq(aoticache_check_create_exact(&view, 1, &check, &error), AOTICACHE_INVALID);
     cr_expect_str_eq(error.message, "tensor 0: 1 dimensions without strides");
@@ -269,7 +269,7 @@ Test(check, create_refuses_patterns_that_cannot_be)
 {
     aoticache_tensor_pattern base = AOTICACHE_TENSOR_PATTERN_INIT, pattern = base;
     pattern.ndim = 65;
-    expect_refused(pattern, NULL, 0, "number of dimensions is 65, and must be in -1..64");
+    expect_refused(pattern, NULL, 0, "number of dimensions is 65; it must be in -1..64");
     pattern = base;
     pattern.requires_grad = 2;
     expect_refused(pattern, NULL, 0, "requires_grad 2");
@@ -278,13 +278,13 @@ Test(check, create_refuses_patterns_that_cannot_be)
     expect_refused(pattern, NULL, 0, "dtype -2");
     pattern = base;
     pattern.stride_rule = (aoticache_stride_rule)9;
-    expect_refused(pattern, NULL, 0, "no stride rule has number 9");
+    expect_refused(pattern, NULL, 0, "unknown stride rule 9");
     pattern.stride_rule = AOTICACHE_STRIDES_GIVEN;
-    expect_refused(pattern, NULL, 0, "given strides need a number of dimensions");
+    expect_refused(pattern, NULL, 0, "fixed strides require a fixed number of dimensions");
     pattern.ndim = 2;
-    expect_refused(pattern, NULL, 0, "given strides need an array");
+    expect_refused(pattern, NULL, 0, "fixed strides require an array");
     pattern.stride_rule = AOTICACHE_STRIDES_CHANNELS_LAST;
-    expect_refused(pattern, NULL, 0, "tensor 0: channels_last is for 4 dimensions, and there are 2");
+    expect_refused(pattern, NULL, 0, "tensor 0: channels_last is for 4 dimensions, but there are 2");
 }
 
 Test(check, create_refuses_sizes_that_cannot_be)
@@ -302,9 +302,9 @@ Test(check, create_refuses_sizes_that_cannot_be)
     dim = (aoticache_dim){.symbol_count = 1};
     expect_refused(pattern, &symbol, 1, "a coefficient below 1");
     dim = (aoticache_dim){.symbol_count = 1, .symbols = {1}, .coefficient = 1};
-    expect_refused(pattern, &symbol, 1, "a symbol beyond those given");
+    expect_refused(pattern, &symbol, 1, "an undefined symbol");
     dim = (aoticache_dim){.symbol_count = 2, .coefficient = 1};
-    expect_refused(pattern, &symbol, 1, "symbol s0 never stands alone");
+    expect_refused(pattern, &symbol, 1, "symbol s0 never occurs alone");
 }
 
 Test(check, create_refuses_symbols_without_values)
@@ -313,12 +313,11 @@ Test(check, create_refuses_symbols_without_values)
     aoticache_tensor_pattern pattern = AOTICACHE_TENSOR_PATTERN_INIT;
     pattern.ndim = 1;
     pattern.sizes = &dim;
-    expect_refused(pattern, &(aoticache_symbol){.min = 5, .max = 4}, 1, "symbol s0: an empty range");
-    expect_refused(pattern, &(aoticache_symbol){.min = 5, .max = 7, .multiple_of = 4}, 1,
-                   "no multiple of 4 is in 5..7");
+    expect_refused(pattern, &(aoticache_symbol){.min = 5, .max = 4}, 1, "symbol s0: empty range");
+    expect_refused(pattern, &(aoticache_symbol){.min = 5, .max = 7, .multiple_of = 4}, 1, "no multiple of 4 in 5..7");
     expect_refused(pattern, &(aoticache_symbol){.min = -1, .max = 7}, 1, "minimum -1");
     expect_refused(pattern, &(aoticache_symbol){.max = 7, .multiple_of = -2}, 1, "multiple -2");
-    expect_refused(pattern, &(aoticache_symbol){.max = 7}, 65, "1024 and 64 are the most");
+    expect_refused(pattern, &(aoticache_symbol){.max = 7}, 65, "at most 1024 and 64 are allowed");
 }
 
 /* ---- against a plain evaluation ---- */

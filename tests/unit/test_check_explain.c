@@ -33,7 +33,7 @@ Test(check_explain, facts_are_named_as_pytorch_names_them)
     expect("*[...] grad=1", &view, 1, "argument 0: requires_grad is 0, and must be 1");
     expect("*[...] keys=0x13", &view, 1, "argument 0: dispatch key set is 0x12, and must be 0x13");
     expect("*[*, *, *]", &view, 1, "argument 0: number of dimensions is 2, and must be 3");
-    expect("*[...], *[...]", &view, 1, "there are 1 arguments, and must be 2");
+    expect("*[...], *[...]", &view, 1, "there are 1 arguments, but there must be 2");
 }
 
 Test(check_explain, sizes_and_strides_show_where_their_symbols_come_from)
@@ -75,7 +75,7 @@ Test(check_explain, memory_formats_show_the_stride_they_want)
     expect("*[...]{contiguous}", &view, 1, "argument 0: stride of dimension 3 is 3, and must be 1 (contiguous)");
     view = make_view(2, NUMBERS(1 << 30, (int64_t)1 << 40), NUMBERS((int64_t)1 << 40, 1));
     expect("*[...]{contiguous}", &view, 1,
-           "argument 0: its number of elements does not fit into 64 bits, and must (contiguous)");
+           "argument 0: its number of elements does not fit into 64 bits, but must (contiguous)");
 }
 
 Test(check_explain, names_of_arguments_are_shown)

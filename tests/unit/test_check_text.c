@@ -105,10 +105,10 @@ Test(check_text, refusal_says_where_and_what_was_expected)
 
 Test(check_text, what_create_refuses_is_refused_in_its_words)
 {
-    expect_refused("*[s0]; s0=5..4", "symbol s0: an empty range, no multiple of 1 is in 5..4");
-    expect_refused("*[2]{channels_last}", "tensor 0: channels_last is for 4 dimensions, and there are 1");
-    expect_refused("*[s1]", "symbol s0 never stands alone (with a coefficient and an offset), so that no size or "
-                            "stride gives its value");
+    expect_refused("*[s0]; s0=5..4", "symbol s0: empty range: no multiple of 1 in 5..4");
+    expect_refused("*[2]{channels_last}", "tensor 0: channels_last is for 4 dimensions, but there are 1");
+    expect_refused("*[s1]", "symbol s0 never occurs alone (with a coefficient and an offset), so no size or "
+                            "stride determines its value");
 }
 
 Test(check_text, limits_are_kept_while_reading)

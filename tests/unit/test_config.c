@@ -217,11 +217,11 @@ Test(config, wrong_lines_are_named_and_the_rest_counts)
                                          "max_entries = 6\n"
                                          "min_free = 100%\n");
     cr_assert_eq(line_count, 7, "%s", lines);
-    cr_assert_not_null(strstr(lines, "aoticache.conf:1: there is no setting 'maxsize'; did you mean max_size?"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:1: unknown setting 'maxsize'; did you mean max_size?"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:2: max_size: 'much' is not a size"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:3: 'nothing at all' is not of the form"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:4: directory: 'relative' is neither absolute"));
-    cr_assert_not_null(strstr(lines, "aoticache.conf:5: there is no setting 'frobnicate'; 'aoticache config'"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:5: unknown setting 'frobnicate'; 'aoticache config'"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:6: control character"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:8: min_free: '100%' is not a size"));
     cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share, 0);
@@ -321,7 +321,7 @@ Test(config, odd_files_are_not_used)
     expect_unused("is not a regular file");
     snprintf(path, sizeof path, "%s/nothing", fixture_root);
     setenv(AOTICACHE_CONFIG_FILE_VARIABLE, path, 1);
-    expect_unused("is not there");
+    expect_unused("does not exist");
 
     char *large = calloc(1, 70001);
     memset(large, '#', 70000);
@@ -442,7 +442,7 @@ Test(config, cpu_is_a_level_of_this_machine_or_features_that_it_has)
     expect_cpu("avx2,,fma", levels);
     expect_cpu("", levels);
     expect_cpu("avx512_4fmaps", /* only Xeon Phi has it */
-               "cpu: 'avx512_4fmaps' is more than this machine has, which lacks avx512_4fmaps; it stays at native");
+               "cpu: 'avx512_4fmaps' needs more than this machine has, which lacks avx512_4fmaps; it stays at native");
     char names[1024];
     aoticache_cpu_features_format(aoticache_cpu_features_get(), names, sizeof names);
     names[strcspn(names, ",")] = '\0'; /* one that this CPU has */

@@ -134,7 +134,7 @@ Test(container, refused_updates_change_nothing)
         pairs[1].handle = NULL;
         KERNEL_FAILS(UPDATE(container, pairs, 2, inactive, false), "'bias': its tensor is NULL");
         pairs[1] = (AOTInductorConstantMapEntry){"unknown", bias};
-        KERNEL_FAILS(UPDATE(container, pairs, 2, inactive, false), "no constant 'unknown' among the kernel's 4");
+        KERNEL_FAILS(UPDATE(container, pairs, 2, inactive, false), "unknown constant 'unknown'; the kernel has 4");
         pairs[1].name = NULL;
         KERNEL_FAILS(UPDATE(container, pairs, 2, inactive, false), "pair 1 of 2 has no name");
         KERNEL_FAILS(UPDATE(container, NULL, 2, inactive, false), "2 pairs, but no list of them");
@@ -328,11 +328,11 @@ Test(container, models_run_without_one)
     cr_assert_eq(*(float *)shim_data(outputs[0]), 113);
     for (int i = 0; i < 3; i++)
         shim_delete(outputs[i]);
-    KERNEL_FAILS(KERNEL(AOTInductorModelUpdateConstantsMapV2)(model, NULL, -1), "-1 pairs");
+    KERNEL_FAILS(KERNEL(AOTInductorModelUpdateConstantsMapV2)(model, NULL, -1), "the number of pairs is -1");
     KERNEL_FAILS(KERNEL(AOTInductorModelRun)(NULL, &input, outputs), "the model is NULL");
     KERNEL_WORKS(KERNEL(AOTInductorModelDelete)(model));
     AOTInductorConstantMapEntry unknown = {"unknown", tensor_of(1, 1, one)};
-    KERNEL_FAILS(KERNEL(AOTInductorModelCreateV2)(&model, &unknown, 1), "no constant 'unknown'");
+    KERNEL_FAILS(KERNEL(AOTInductorModelCreateV2)(&model, &unknown, 1), "unknown constant 'unknown'");
     shim_delete(unknown.handle);
 }
 
@@ -352,6 +352,6 @@ Test(container, models_run_on_descriptors)
     cr_assert(y[0] == 116 && y[1] == 135);
     KERNEL_FAILS(run(model, 2, &input, 3, outputs), "inputs vector size to be 1, but got 2");
     KERNEL_FAILS(run(model, 1, &input, 1, outputs), "outputs vector size to be 3, but got 1");
-    KERNEL_FAILS(run(model, 1, NULL, 3, outputs), "no descriptors");
+    KERNEL_FAILS(run(model, 1, NULL, 3, outputs), "outputs are NULL");
     KERNEL_WORKS(KERNEL(AOTInductorModelDelete)(model));
 }

@@ -216,7 +216,7 @@ Test(cuda, check_refuses_an_older_driver)
     fixture_driver("");
     file_bytes file = library_for(90, 0);
     check_says(library_with(&file, "libcudart.so.13"), 0, NULL,
-               "library kernel needs libcudart.so.13, and so a driver for CUDA 13.0 or later; the driver ");
+               "library kernel needs libcudart.so.13, which requires a driver for CUDA 13.0 or later; the driver ");
     check_says(library_with(&file, "/opt/cuda/lib/libcudart.so.13"), 0, NULL, "is for CUDA 12.4: install a newer one");
 }
 

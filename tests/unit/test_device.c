@@ -79,7 +79,8 @@ Test(device, devices_that_are_not_there_are_named)
     void *runtime = load_fake_runtime();
     load_pass_kernel();
     AOTInductorModelContainerHandle container = NULL;
-    KERNEL_FAILS(create_on("cuda:2", 1, &container), "device cuda:2 is asked for, but this machine has 2 CUDA devices");
+    KERNEL_FAILS(create_on("cuda:2", 1, &container),
+                 "device cuda:2 was requested, but this machine has 2 CUDA devices");
     *counter(runtime, "fake_cuda_devices") = 0;
     KERNEL_FAILS(create_on("cuda", 1, &container), "error 100: no CUDA-capable device is detected");
     cr_assert_null(container);
@@ -92,6 +93,6 @@ Test(device, a_machine_without_cuda_says_so)
     if (access("/dev/nvidia0", F_OK) == 0)
         cr_skip_test("this machine has a CUDA device");
     /* There is no CUDA runtime, or one that reports no devices. */
-    KERNEL_FAILS(create_on("cuda", 1, &container), "device cuda is asked for, but");
+    KERNEL_FAILS(create_on("cuda", 1, &container), "device cuda was requested, but");
     cr_assert_null(container);
 }

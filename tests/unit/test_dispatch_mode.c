@@ -262,7 +262,7 @@ Test(dispatch_mode, computed_kernel_outlives_overrides_and_ends_with_its_registr
     aoticache_oplib_free(low);
     cr_expect_eq(releases[1], 1, "a kernel that is held is released when it is taken back");
     cr_expect_eq(reached_by(kernel), -1);
-    cr_expect_str_eq(error.message, "t::f: the kernel for CPU (registered at /x/f.c:2) was taken back");
+    cr_expect_str_eq(error.message, "t::f: the kernel for CPU (registered at /x/f.c:2) was unregistered");
     aoticache_computed_kernel_free(kernel);
     aoticache_computed_kernel_free(NULL);
     aoticache_oplib_free(high);
@@ -293,8 +293,8 @@ Test(dispatch_mode, computed_kernel_is_what_the_table_has)
     cr_expect_eq(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_AutogradCUDA, &kernel, &error),
                  AOTICACHE_NOT_FOUND);
     is_refused(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_Autograd, &kernel, &error),
-               "no place for key 150 (Autograd)");
-    is_refused(aoticache_operator_get_computed_kernel(op, -4, &kernel, &error), "no place for key -4");
+               "invalid key 150 (Autograd)");
+    is_refused(aoticache_operator_get_computed_kernel(op, -4, &kernel, &error), "invalid key -4");
     add(def, "f", NULL, plain_kernel(2));
     add(def, "f", "SparseCPU", plain_kernel(2));
     is_refused(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_AutogradOther, &kernel, &error),

@@ -150,12 +150,12 @@ Test(dispatch_call, fallthrough_that_is_reached_names_its_key)
     stack.count = 1;
     cr_expect_eq(aoticache_operator_call_for_key(op, AOTICACHE_DISPATCH_KEY_AutogradCPU, &stack, &error),
                  AOTICACHE_NOT_FOUND);
-    cr_expect_str_eq(error.message, "t::f: what is registered for AutogradCPU (registered at /x/f.c:1) is a "
-                                    "fallthrough, and no kernel");
+    cr_expect_str_eq(error.message, "t::f: the registration for AutogradCPU (registered at /x/f.c:1) is a "
+                                    "fallthrough, not a kernel");
     cr_expect_eq(aoticache_operator_call_for_key(op, AOTICACHE_DISPATCH_KEY_Tracer, &stack, &error),
                  AOTICACHE_NOT_FOUND);
-    cr_expect_str_eq(error.message, "t::f: what is registered for Tracer (registered at /x/f.c:2) is a fallthrough, "
-                                    "and no kernel");
+    cr_expect_str_eq(error.message, "t::f: the registration for Tracer (registered at /x/f.c:2) is a fallthrough, "
+                                    "not a kernel");
     aoticache_oplib_free(any);
     aoticache_oplib_free(def);
 }
@@ -172,9 +172,10 @@ Test(dispatch_call, none_for_a_tensor_is_an_undefined_one)
     cr_expect_eq(reached, 1);
     cr_expect_eq(reached_keys, SET(CPU));
     cr_expect(places[1].kind == AOTICACHE_VALUE_TENSOR && places[1].as.tensor == NULL, "the kernel saw no tensor");
-    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, none, int_of(1))), "argument 3 (c) is of type Tensor[], "
-                                                                                "given was: none");
-    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, empty, none)), "argument 4 (n) is of type int");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, none, int_of(1))),
+               "argument 3 (c) must be of type Tensor[], "
+               "but it is: none");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, empty, none)), "argument 4 (n) must be of type int");
     aoticache_oplib_free(def);
 }
 
@@ -225,12 +226,12 @@ Test(dispatch_call, wrong_arguments_are_named_and_leave_the_stack)
     const aoticache_value number = {.kind = AOTICACHE_VALUE_DOUBLE}, none = {.kind = AOTICACHE_VALUE_NONE},
                           odd = {.kind = 77};
     add(def, "f", "CPU", plain_kernel(1));
-    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)))), "takes 3 arguments, of which 1 are on the stack (next would "
-                                                         "be sizes)");
-    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), number, none)), "argument 2 (sizes) is of type int[], given "
-                                                                       "was: double");
-    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), odd, none)), "given was: ?");
-    is_refused(call_on(op, VALUES(int_of(1), odd, none)), "argument 1 (a) is of type Tensor, given was: int");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)))), "takes 3 arguments, but 1 are on the stack (missing is "
+                                                         "sizes)");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), number, none)), "argument 2 (sizes) must be of type int[], but "
+                                                                       "it is: double");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), odd, none)), "but it is: ?");
+    is_refused(call_on(op, VALUES(int_of(1), odd, none)), "argument 1 (a) must be of type Tensor, but it is: int");
     cr_expect_eq(stack.count, 3);
     is_refused(aoticache_operator_call(op, NULL, &error), "aoticache_operator_call: stack is NULL");
     is_refused(aoticache_operator_call(NULL, &stack, &error), "aoticache_operator_call: op is NULL");
@@ -274,14 +275,17 @@ Test(dispatch_call, push_arguments_that_are_wrong_leave_the_stack)
     aoticache_stack small = {.values = places, .capacity = 2, .count = 1};
     stack.count = 1;
     places[0] = tensor_of(SET(CPU));
-    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 2, &stack, &error), "argument n is given twice");
-    is_refused(aoticache_operator_push_arguments(op, 1, first, values, 1, &stack, &error), "argument a is given twice");
+    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 2, &stack, &error),
+               "argument n is passed twice");
+    is_refused(aoticache_operator_push_arguments(op, 1, first, values, 1, &stack, &error),
+               "argument a is passed twice");
     is_refused(aoticache_operator_push_arguments(op, 1, unknown, values, 1, &stack, &error), "no argument zz");
     is_refused(aoticache_operator_push_arguments(op, 1, NULL, NULL, 0, &stack, &error), "argument 2 (n) is missing");
-    is_refused(aoticache_operator_push_arguments(op, 2, NULL, NULL, 0, &stack, &error), "said to be on the stack");
-    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 1, &small, &error), "places left");
+    is_refused(aoticache_operator_push_arguments(op, 2, NULL, NULL, 0, &stack, &error), "the call says that");
+    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 1, &small, &error), "the stack has space for");
     cr_expect_eq(stack.count, 1);
     stack.count = 4;
-    is_refused(aoticache_operator_push_arguments(op, 4, NULL, NULL, 0, &stack, &error), "takes 3 arguments, given 4");
+    is_refused(aoticache_operator_push_arguments(op, 4, NULL, NULL, 0, &stack, &error),
+               "takes 3 arguments, but 4 were passed");
     aoticache_oplib_free(def);
 }

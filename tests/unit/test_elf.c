@@ -170,7 +170,7 @@ Test(describe, files_that_are_no_libraries_are_invalid)
                              fixture_directory),
                  0);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    expect_invalid(fd, "ELF type 2, not 3");
+    expect_invalid(fd, "ELF type 2; expected 3");
     close(fd);
     aoticache_library_description *description = NULL;
     aoticache_error error = {0};

@@ -122,7 +122,7 @@ Test(holder_request, view_of_no_tensor_is_refused)
                                          .sizes = sizes,
                                          .strides = strides};
     aoticache_tensor_view wrong[5] = {whole, whole, whole, whole, whole};
-    static const char *const faults[] = {"layout is not a number", "dtype is not a number", "ndim is not",
+    static const char *const faults[] = {"layout is not a valid", "dtype is not a valid", "ndim is not",
                                          "sizes is NULL", "a size is negative"};
     wrong[0].layout = 77;
     wrong[1].dtype = 77;

@@ -68,11 +68,11 @@ Test(hook_command, request_is_on_its_standard_input)
 
 /* Errors of a hook, and a word that the message must have. */
 static const char *const wrong_scripts[][2] = {
-    {SHELL "exit 0\n", "without an answer"},
+    {SHELL "exit 0\n", "without a response"},
     {SHELL "echo it broke >&2\nexit 3\n", "exited with status 3"},
     {SHELL "echo it broke >&2\nexit 3\n", "it broke"},
     {SHELL "kill -9 $$\n", "signal 9"},
-    {SHELL "echo garbage\n", "no JSON"},
+    {SHELL "echo garbage\n", "not valid JSON"},
     {KERNEL "echo '" GOOD "'; echo '" GOOD "'\n", "more than one line"},
     {KERNEL "echo progress; echo '" GOOD "'\n", "more than one line"},
     {KERNEL "echo '" GOOD "'; exit 1\n", "exited with status 1"},

@@ -283,5 +283,5 @@ Test(hook_processes, cancelled_compile_ends_at_once_and_no_other_begins)
     pthread_join(thread, NULL);
     cr_expect_lt(aoticache_monotonic_ns() - begun_ns, UINT64_C(100000000000), "it was not waited for");
     cr_expect_eq(compile_with(KERNEL GOOD, &none, &error), AOTICACHE_IO);
-    cr_expect_not_null(strstr(error.message, "cannot be started"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "cannot start program"), "%s", error.message);
 }

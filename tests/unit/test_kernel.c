@@ -88,9 +88,9 @@ Test(kernel, wrong_counts_and_inputs_are_named)
     KERNEL_FAILS(run(container, inputs, 1, outputs, 1, NULL, NULL), "expected outputs vector size to be 2, but got 1");
     inputs[0] = shim_wrap(x, 6, 1, four, NULL);
     KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL),
-                 "input 0 (x): size 4 of dimension 0, this kernel is for 3");
+                 "input 0 (x): size 4 of dimension 0; this kernel is for 3");
     inputs[0] = shim_wrap(whole, AOTICACHE_DTYPE_INT32, 1, three, NULL);
-    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "dtype 3 (int32), this kernel is for 6 (float32)");
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "dtype 3 (int32); this kernel is for 6 (float32)");
     inputs[0] = NULL;
     KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "input 0 (x) is NULL");
     KERNEL_FAILS(run(container, NULL, 0, outputs, 2, NULL, NULL), "to be 1, but got 0");
@@ -116,7 +116,8 @@ Test(kernel, questions_are_answered)
     cr_assert_str_eq(text, "x");
     cr_assert_eq(KERNEL(AOTInductorModelContainerGetOutputName)(container, 1, &text), 0);
     cr_assert_str_eq(text, "folds");
-    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetOutputName)(container, 2, &text), "output 2 of a kernel with 2");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetOutputName)(container, 2, &text),
+                 "there is no output 2: the kernel has 2");
     cr_assert_eq(KERNEL(AOTInductorModelContainerGetCallSpec)(container, &text, &other), 0);
     cr_assert_str_eq(text, "in");
     cr_assert_str_eq(other, "");
@@ -135,8 +136,9 @@ Test(kernel, questions_are_answered)
     cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantDataSize)(container, 0, &count), 0);
     cr_assert_eq(count, 12);
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetConstantName)(container, 2, &text),
-                 "constant 2 of a kernel with 2");
-    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(container, NULL), "no place for the number of inputs");
+                 "there is no constant 2: the kernel has 2");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(container, NULL),
+                 "the output pointer for the number of inputs is NULL");
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(NULL, &count), "the container is NULL");
     KERNEL(AOTInductorModelContainerDelete)(container);
 }
@@ -148,11 +150,11 @@ Test(kernel, containers_that_cannot_be_are_refused)
     __typeof__(&AOTInductorModelContainerCreateWithDevice) with_device =
         KERNEL(AOTInductorModelContainerCreateWithDevice);
     KERNEL_FAILS(with_device(&container, 0, "cpu", NULL), "num_models must be positive, but got 0");
-    KERNEL_FAILS(with_device(&container, 1, "cuda:0", NULL), "device cuda:0 is asked for; this kernel is for cpu");
-    KERNEL_FAILS(with_device(&container, 1, "cpu:", NULL), "device cpu: is asked for");
-    KERNEL_FAILS(with_device(&container, 1, NULL, NULL), "no device is given");
-    KERNEL_FAILS(with_device(NULL, 1, "cpu", NULL), "no place for the container");
-    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreate)(&container, 1, false, NULL), "device cuda is asked for");
+    KERNEL_FAILS(with_device(&container, 1, "cuda:0", NULL), "device cuda:0 was requested, but this kernel is for cpu");
+    KERNEL_FAILS(with_device(&container, 1, "cpu:", NULL), "device cpu: was requested");
+    KERNEL_FAILS(with_device(&container, 1, NULL, NULL), "no device is specified");
+    KERNEL_FAILS(with_device(NULL, 1, "cpu", NULL), "the output pointer for the container is NULL");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreate)(&container, 1, false, NULL), "device cuda was requested");
     cr_assert_null(container);
     cr_assert_eq(KERNEL(AOTInductorModelContainerCreate)(&container, 1, true, NULL), 0, "%s", last_error());
     KERNEL(AOTInductorModelContainerDelete)(container);
@@ -180,7 +182,7 @@ Test(kernel, descriptions_of_a_newer_runtime_are_refused)
     AOTInductorModelContainerHandle container = NULL;
     char both[64];
     compile_and_load("'-DDESCRIPTION_SIZE=sizeof(aoticache_kernel)+8'");
-    snprintf(both, sizeof both, "has %zu bytes, this runtime knows %zu", sizeof(aoticache_kernel) + 8,
+    snprintf(both, sizeof both, "has %zu bytes, but this runtime supports %zu", sizeof(aoticache_kernel) + 8,
              sizeof(aoticache_kernel));
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL), both);
 }
@@ -201,5 +203,5 @@ Test(kernel, folded_constants_need_a_function_that_folds)
     AOTInductorModelContainerHandle container = NULL;
     compile_and_load("-DFOLD=NULL -Wno-unused-function");
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL),
-                 "doubled is folded, but the kernel has no function that folds");
+                 "doubled is folded, but the kernel has no folding function");
 }

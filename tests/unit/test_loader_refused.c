@@ -72,7 +72,7 @@ Test(loader_refused, missing_interface_functions_are_all_named)
     fixture_expect_refused(fixture_kernel("kernel.so", "-DBARE"), AOTICACHE_UNSUPPORTED,
                            "AOTInductorModelContainerCreateWithDevice, AOTInductorModelContainerDelete, "
                            "AOTInductorModelContainerGetNumInputs, AOTInductorModelContainerGetNumOutputs",
-                           "no AOTInductor kernel library");
+                           "not an AOTInductor kernel library");
 }
 
 Test(loader_refused, cuda_library_is_refused_without_pytorch)

@@ -379,7 +379,7 @@ Test(manifest, content_that_is_not_as_it_says_is_refused)
     expect_changed("{", "{", 1, "bytes follow it");
     expect_changed("{", "{", -(int)CONTENT_SIZE, "bytes follow it");
     expect_changed("{", "{", -(int)CONTENT_SIZE - 1, "exactly one line");
-    expect_changed("{\"a\":[0]}", "{\"a\":[1]}", 0, "another digest");
+    expect_changed("{\"a\":[0]}", "{\"a\":[1]}", 0, "the digest of the content differs");
     expect_changed("\"bytes\":13", "\"bytes\":14", 0, "bytes follow it");
     expect_changed("\"bytes\":13", "\"bytes\":2097152", 0, "at most 1048576");
     expect_changed("\"format\":2", "\"format\":1", 0, "format 2");
@@ -397,7 +397,7 @@ Test(manifest, content_is_of_one_file_alone)
     json_object_set_new(object, "format", json_integer(2));
     json_object_set_new(json_array_get(json_object_get(object, "files"), 1), "inline", json_true());
     cr_expect_eq(parse(object, &error), AOTICACHE_CORRUPT);
-    cr_expect_not_null(strstr(error.message, "only file"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "a single file"), "%s", error.message);
     expect_field("format", json_integer(2), AOTICACHE_OK, "");
 }
 
@@ -432,7 +432,7 @@ Test(manifest, parse_every_field_is_needed)
 Test(manifest, parse_wrong_values_are_refused)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
-    expect_field("format", json_integer(3), AOTICACHE_UNSUPPORTED, "its format is 3, this library knows 2");
+    expect_field("format", json_integer(3), AOTICACHE_UNSUPPORTED, "its format is 3; this library knows 2");
     expect_field("format", json_integer(0), AOTICACHE_CORRUPT, "format");
     expect_field("kind", json_string("something else"), AOTICACHE_CORRUPT, "kind");
     expect_field("key", json_string(zeros), AOTICACHE_CORRUPT, zeros);

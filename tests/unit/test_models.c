@@ -156,7 +156,7 @@ Test(models, a_model_is_opened_by_its_name_and_by_its_key)
 
 Test(models, what_is_not_there_names_what_is)
 {
-    expect_refused("three", NULL, AOTICACHE_NOT_FOUND, "no model is called three", "nor any other");
+    expect_refused("three", NULL, AOTICACHE_NOT_FOUND, "no model named three", "which has no models");
     put((stored_as){.name = "one", .list = LIST(STORED), .weight = 5});
     put((stored_as){.name = "two", .list = LIST(STORED), .weight = 7});
     expect_refused("three", NULL, AOTICACHE_NOT_FOUND, "one", "two");
@@ -255,7 +255,7 @@ Test(models, lists_that_lie_are_refused)
 {
 #define TENSOR(dtype, sizes, strides, place) \
     LIST("{\"name\":\"layer.weight\",\"dtype\":\"" dtype "\",\"sizes\":" sizes ",\"strides\":" strides place "}")
-    expect_corrupt("no JSON", "weights.list");
+    expect_corrupt("not valid JSON", "weights.list");
     put((stored_as){.name = "older", .list = "{\"format\":1,\"tensors\":[]}", .weight = 5});
     expect_refused("older", NULL, AOTICACHE_UNSUPPORTED, "another version", "compile it again");
     expect_corrupt("{\"format\":2,\"inputs\":{\"check\":\"float32[\"},\"tensors\":[]}", "inputs");
@@ -386,7 +386,7 @@ Test(models, safetensors_files_that_lie_are_refused)
     expect_refused("one", write_safetensors(GIVEN("layer.weight", "Q4", "[3]", "[0,12]"), 1, 0), AOTICACHE_UNSUPPORTED,
                    "layer.weight", "Q4");
     expect_refused("one", write_safetensors("{\"layer.weight\":3}", 1, 0), AOTICACHE_INVALID, "layer.weight", "dtype");
-    expect_refused("one", write_safetensors("[]", 1, 0), AOTICACHE_INVALID, "w.safetensors", "no JSON object");
+    expect_refused("one", write_safetensors("[]", 1, 0), AOTICACHE_INVALID, "w.safetensors", "not a JSON object");
     write_bytes("w.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     const aoticache_model_options *options = write_safetensors("{}", 1, 0);
     write_bytes("w.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);

@@ -301,7 +301,7 @@ Test(package_cache, missing_cpu_feature_is_named)
         struct reports first = add(NULL);
         cr_assert(first.items[0].added);
         cr_assert_not(add(NULL).items[0].added);
-        assert_load_refused(AOTICACHE_UNSUPPORTED, "CPU does not have");
+        assert_load_refused(AOTICACHE_UNSUPPORTED, "this CPU lacks");
         return;
     }
     teardown();

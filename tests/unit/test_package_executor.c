@@ -260,7 +260,7 @@ Test(package_executor, results_may_be_lists_and_may_be_unused)
     succeeds(run(0, 0, NULL, 3, (const AtenTensorHandle[]){tensors[0], TO(3), TO(0)}));
     cr_expect(results[3] == 11 && results[0] == 21);
     fails(run(1, 0, NULL, 2, (const AtenTensorHandle[]){tensors[0], TO(0)}), AOTICACHE_MISMATCH,
-          "mine::listed: result 0 is a output tensor list of 2, the model was compiled for a list of 1");
+          "mine::listed: result 0 is a output tensor list of 2; the model was compiled for a list of 1");
     succeeds(run(2, 0, NULL, 1, tensors));
 }
 
@@ -270,14 +270,15 @@ Test(package_executor, calls_that_do_not_fit_are_refused)
         "mine::unlucky", TENSOR("x"), ONE_RESULT) ", " NODE("mine::wrong", TENSOR("x"), ONE_RESULT))));
     const AtenTensorHandle given[] = {tensors[0], TO(0)};
     const int64_t number = 5;
-    fails(run(3, 0, NULL, 2, given), AOTICACHE_INVALID, "calls node 3 of its operators, and its package has 3");
+    fails(run(3, 0, NULL, 2, given), AOTICACHE_INVALID, "calls node 3 of its operators, but its package has 3");
     fails(run(-1, 0, NULL, 2, given), AOTICACHE_INVALID, "calls node -1");
     fails(run(0, 1, &number, 2, given), AOTICACHE_INVALID, "mine::twice: the model passes 1 integers and 2 tensors");
     fails(run(0, 0, NULL, -2, given), AOTICACHE_INVALID, "and -2 tensors");
     fails(run(0, 0, NULL, 2, (const AtenTensorHandle[]){NULL, TO(0)}), AOTICACHE_INVALID,
           "mine::twice: input tensor 0: ");
     fails(run(1, 0, NULL, 2, given), AOTICACHE_IO, "the kernel has no luck");
-    fails(run(2, 0, NULL, 2, given), AOTICACHE_MISMATCH, "mine::wrong: its kernel left 2 results, the schema has 1");
+    fails(run(2, 0, NULL, 2, given), AOTICACHE_MISMATCH,
+          "mine::wrong: its kernel returned 2 results, but the schema has 1");
 }
 
 /* ---- operators that are registered and removed ---- */
@@ -351,23 +352,23 @@ Test(package_executor, malformed_nodes_are_refused)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "not JSON, line"},
-        {"{\"nodes\": [", "not JSON, line"},
-        {"{\"nodes\": [], \"nodes\": []}", "not JSON, line"},
-        {"[]", "no JSON object with nodes"},
-        {"{\"nodes\": {}}", "no JSON object with nodes"},
-        {"{\"nodes\": [1]}", "node 0 of the package's operators: it names no operator"},
-        {"{\"nodes\": [{\"node\": {\"target\": \"\"}}]}", "node 0 of the package's operators: it names no operator"},
+        {"", "not valid JSON, line"},
+        {"{\"nodes\": [", "not valid JSON, line"},
+        {"{\"nodes\": [], \"nodes\": []}", "not valid JSON, line"},
+        {"[]", "not a JSON object with nodes"},
+        {"{\"nodes\": {}}", "not a JSON object with nodes"},
+        {"{\"nodes\": [1]}", "node 0 of the package's operators: it has no operator name"},
+        {"{\"nodes\": [{\"node\": {\"target\": \"\"}}]}", "node 0 of the package's operators: it has no operator name"},
         {NODES("{\"node\": {\"target\": \"mine::twice\"}}"),
          "mine::twice of the package's operators: it has no list of inputs"},
         {NODES("{\"node\": {\"target\": \"mine::twice\", \"inputs\": [" TENSOR("x") "]}}"),
          "it has no list of results"},
-        {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("x"), ONE_RESULT)), "mine::twice: twice the input x"},
+        {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("x"), ONE_RESULT)), "mine::twice: duplicate input x"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("y\\u0007"), ONE_RESULT)), "has no input (unprintable)"},
         {NODES(NODE("mine::twice", "{\"arg\": {\"as_int\": 1}}", ONE_RESULT)), "an input has no name"},
-        {NODES(NODE("mine::twice", "", ONE_RESULT)), "argument x is missing, and has no default"},
+        {NODES(NODE("mine::twice", "", ONE_RESULT)), "argument x is missing and has no default"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("n") ", " TENSOR("m"), ONE_RESULT)),
-         "more than the operator takes"},
+         "more inputs than the operator has"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "{}"), ONE_RESULT)), "argument x: its value is malformed"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "7"), ONE_RESULT)), "argument x: its value is malformed"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "{\"as_tensor\": {}, \"as_int\": 1}"), ONE_RESULT)),
@@ -385,7 +386,7 @@ Test(package_executor, malformed_nodes_are_refused)
                     ONE_RESULT)),
          "f: its as_float is malformed"},
         {NODES(NODE("mine::twice", TENSOR("x"), "1")), "a result is malformed"},
-        {NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT ", " ONE_RESULT)), "more than the operator gives"},
+        {NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT ", " ONE_RESULT)), "more results than the operator has"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         fails(read_text(cases[i].text), AOTICACHE_INVALID, cases[i].why);

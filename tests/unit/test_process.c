@@ -297,7 +297,7 @@ Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_be
     setenv("PATH", folders, 1);
     cr_assert_eq(aoticache_program_find("mine", path, &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_program_find("none", path, &error), AOTICACHE_DENIED, "%s", error.message);
-    cr_assert_not_null(strstr(error.message, "every folder of PATH"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "every directory of PATH"), "%s", error.message);
     free(folders);
 }
 

@@ -236,18 +236,18 @@ Test(protocol, refusals_keep_the_message_and_their_kind)
     cr_assert_eq(read_answer("{\"id\":7,\"ok\":false,\"unsupported\":true,\"error\":\"no\"}", &answer, &error),
                  AOTICACHE_UNSUPPORTED);
     cr_assert_eq(read_answer("{\"id\":7,\"ok\":false}", &answer, &error), AOTICACHE_COMPILE_FAILED);
-    cr_assert_str_eq(error.message, "hook tester: it does not say why");
+    cr_assert_str_eq(error.message, "hook tester: it gives no reason");
 }
 
 #define FILES "\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}]"
 
 /* Wrong answers, and a word that the message must have. */
 static const char *const wrong_answers[][2] = {
-    {"", "no JSON"},
-    {"garbage", "no JSON"},
-    {"{\"id\":7,\"ok\":true," FILES "} x", "no JSON"},
-    {"{\"id\":7,\"id\":7,\"ok\":true," FILES "}", "no JSON"},
-    {"[]", "no object"},
+    {"", "not valid JSON"},
+    {"garbage", "not valid JSON"},
+    {"{\"id\":7,\"ok\":true," FILES "} x", "not valid JSON"},
+    {"{\"id\":7,\"id\":7,\"ok\":true," FILES "}", "not valid JSON"},
+    {"[]", "not an object"},
     {"{\"ok\":true," FILES "}", "expected 7"},
     {"{\"id\":8,\"ok\":true," FILES "}", "id 8"},
     {"{\"id\":\"7\",\"ok\":true," FILES "}", "expected 7"},
@@ -258,11 +258,11 @@ static const char *const wrong_answers[][2] = {
     {"{\"id\":7,\"ok\":true,\"files\":{}}", "no \"files\""},
     {"{\"id\":7,\"ok\":true,\"files\":[3]}", "without \"name\""},
     {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\"}]}", "without"},
-    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"\",\"path\":\"kernel.so\"}]}", "plain path component"},
-    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"..\",\"path\":\"kernel.so\"}]}", "plain path component"},
-    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a/b\",\"path\":\"kernel.so\"}]}", "plain path component"},
-    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a\\nb\",\"path\":\"kernel.so\"}]}", "plain path component"},
-    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a\\u0000b\",\"path\":\"kernel.so\"}]}", "no JSON"},
+    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"\",\"path\":\"kernel.so\"}]}", "single path component"},
+    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"..\",\"path\":\"kernel.so\"}]}", "single path component"},
+    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a/b\",\"path\":\"kernel.so\"}]}", "single path component"},
+    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a\\nb\",\"path\":\"kernel.so\"}]}", "single path component"},
+    {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"a\\u0000b\",\"path\":\"kernel.so\"}]}", "not valid JSON"},
     {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"},{\"name\":\"k\",\"path\":\"kernel.so\"}]}",
      "two files"},
     {"{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"none.so\"}]}", "none.so: No such file"},
@@ -275,9 +275,9 @@ static const char *const wrong_answers[][2] = {
     {"{\"id\":7,\"ok\":true," FILES ",\"requirements\":[\"native\"]}", "\"native\""},
     {"{\"id\":7,\"ok\":true," FILES ",\"requirements\":[3]}", "not a known CPU feature"},
     {"{\"id\":7,\"ok\":true," FILES ",\"producer\":3}", "\"producer\""},
-    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":5}", "not a text"},
-    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":\"\"}", "not a text"},
-    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":[\"*[...]\"]}", "not a text"},
+    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":5}", "not a string"},
+    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":\"\"}", "not a string"},
+    {"{\"id\":7,\"ok\":true," FILES ",\"guard\":[\"*[...]\"]}", "not a string"},
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":-1}", "not a duration"},
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":\"4\"}", "not a duration"},
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":1e300}", "not a duration"},

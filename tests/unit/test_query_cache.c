@@ -548,7 +548,7 @@ Test(answers, on_a_disk_that_is_full_the_rest_is_read)
     cr_expect_eq(library_of(index, 4), 1004);
     cr_expect_eq(fixture_log_lines, 1);
     cr_expect_not_null(strstr(fixture_log_last, "the disk is full"), "%s", fixture_log_last);
-    cr_expect_not_null(strstr(fixture_log_last, "only read"), "%s", fixture_log_last);
+    cr_expect_not_null(strstr(fixture_log_last, "opened for reading only"), "%s", fixture_log_last);
     aoticache_syscall_hook_set(NULL, NULL);
     sample_make(&with, 8, 108, 1008);
     cr_expect_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_DENIED, "%s", error.message);

@@ -114,7 +114,7 @@ Test(record, constant_makes_a_line_that_says_so)
     aoticache_recorder_add(recorder, request);
     aoticache_recorder_add(recorder, request);
     expect_content("{\"left_out\":\"test::w(const float32[2]#1a2b3c4d) on cpu\",\"reason\":\"test::w: argument 0 is a "
-                   "constant, whose data a line of text does not have\"}\n");
+                   "constant, and a line of text cannot contain its data\"}\n");
     aoticache_request_free(request);
     aoticache_recorder_close(recorder);
 }

@@ -41,7 +41,7 @@ Test(remote, settings__are_read_in_their_order)
 Test(remote, settings__what_is_wrong_is_named_and_no_secret)
 {
     refused("read-only", "is not a remote");
-    refused("redis://me:hunter2@host", "no user and no password");
+    refused("redis://me:hunter2@host", "must not contain a user or password");
     refused("redis://h password=hunter2", "unknown option 'password'");
     refused("redis://h timeout=0s", "is not a time");
     refused("redis://h timeout=99999999ms", "is not a time");
@@ -183,9 +183,9 @@ Test(remote, frame__that_is_more_less_or_other_is_refused)
     aoticache_error error = {.message = ""};
     cr_assert_eq(aoticache_zstd_compress(bytes, SIZE, &packed, &size, NULL), AOTICACHE_OK);
     cr_assert_eq(unpack(packed, size, size, 10, memory, &error), AOTICACHE_CORRUPT);
-    cr_assert_not_null(strstr(error.message, "more bytes than were announced"));
+    cr_assert_not_null(strstr(error.message, "more bytes than expected"));
     cr_assert_eq(unpack(packed, size, size, SIZE + 1, memory, NULL), AOTICACHE_CORRUPT);
-    cr_assert_eq(unpack(packed, size - 1, size, SIZE, memory, NULL), AOTICACHE_CORRUPT, "it was cut off");
+    cr_assert_eq(unpack(packed, size - 1, size, SIZE, memory, NULL), AOTICACHE_CORRUPT, "it is truncated");
     cr_assert_eq(unpack("plainly no frame", 16, 16, SIZE, memory, NULL), AOTICACHE_CORRUPT);
     free(packed);
     free(bytes);

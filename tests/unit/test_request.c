@@ -88,7 +88,7 @@ Test(request, create_operator_of_255_bytes_is_the_longest)
     memset(op, 'x', sizeof op);
     memcpy(op, "a::", 3);
     op[256] = '\0';
-    REFUSED("256 bytes, at most 255", aoticache_request_create(op, cpu, &request, &error));
+    REFUSED("256 bytes; at most 255", aoticache_request_create(op, cpu, &request, &error));
     op[255] = '\0';
     aoticache_request_free(make(op));
 }
@@ -136,9 +136,9 @@ Test(request, environment_invalid_pairs_are_refused)
     char text[300];
     memset(text, 'x', sizeof text);
     text[256] = '\0';
-    REFUSED("256 bytes, at most 255", aoticache_request_set_environment(request, "name", text, &error));
+    REFUSED("256 bytes; at most 255", aoticache_request_set_environment(request, "name", text, &error));
     text[64] = '\0';
-    REFUSED("64 bytes, at most 63", aoticache_request_set_environment(request, text, "", &error));
+    REFUSED("64 bytes; at most 63", aoticache_request_set_environment(request, text, "", &error));
     REFUSED("the environment's name", aoticache_request_set_environment(request, "", "value", &error));
     REFUSED("'='", aoticache_request_set_environment(request, "a=b", "value", &error));
     REFUSED("0x0a", aoticache_request_set_environment(request, "a\n", "value", &error));
@@ -209,13 +209,13 @@ Test(request, tensor_invalid_metadata_is_refused)
     const int64_t symbolic[2] = {2, -1}, huge[2] = {INT64_MAX, 2}, many_bytes[2] = {INT64_MAX / 2, 1};
     const int64_t hidden[2] = {INT64_MAX, 0}, negative_stride[2] = {-3, 1};
     const int64_t huge_stride[2] = {INT64_MAX, 1}, long_stride[2] = {INT64_MAX / 4, 1};
-    BAD_TENSOR("dtype 12 is not known", metadata.dtype = 12);
-    BAD_TENSOR("dtype -1 is not known", metadata.dtype = -1);
-    BAD_TENSOR("layout 8 is not known", metadata.layout = 8);
+    BAD_TENSOR("unknown dtype 12", metadata.dtype = 12);
+    BAD_TENSOR("unknown dtype -1", metadata.dtype = -1);
+    BAD_TENSOR("unknown layout 8", metadata.layout = 8);
     BAD_TENSOR("device type -7", metadata.device.type = -7);
     BAD_TENSOR("index 1", metadata.device.index = 1);
-    BAD_TENSOR("65 dimensions, at most 64", metadata.ndim = 65);
-    BAD_TENSOR("2 dimensions and no sizes", metadata.sizes = NULL);
+    BAD_TENSOR("65 dimensions; at most 64", metadata.ndim = 65);
+    BAD_TENSOR("2 dimensions but no sizes", metadata.sizes = NULL);
     BAD_TENSOR("size of dimension 1 is -1", metadata.sizes = symbolic);
     BAD_TENSOR("more than 2^63-1 bytes", metadata.sizes = huge);
     BAD_TENSOR("more than 2^63-1 bytes", metadata.sizes = many_bytes);
@@ -223,7 +223,7 @@ Test(request, tensor_invalid_metadata_is_refused)
     BAD_TENSOR("stride of dimension 0 is -3", metadata.strides = negative_stride);
     BAD_TENSOR("span more", metadata.strides = huge_stride);
     BAD_TENSOR("span more", metadata.strides = long_stride);
-    REFUSED("metadata must not be NULL", aoticache_request_add_tensor(request, NULL, NULL, &error));
+    REFUSED("metadata is NULL", aoticache_request_add_tensor(request, NULL, NULL, &error));
     REFUSED("aoticache_request_add_*: request is NULL", aoticache_request_add_tensor(NULL, NULL, NULL, &error));
     cr_expect_eq(aoticache_request_argument_count(request), 0);
     aoticache_request_free(request);
@@ -333,7 +333,7 @@ Test(request, string_of_64_kib_is_the_longest)
     char *text = malloc(65538);
     memset(text, 'x', 65537);
     text[65537] = '\0';
-    REFUSED("65537 bytes, at most 65536", aoticache_request_add_string(request, NULL, text, &error));
+    REFUSED("65537 bytes; at most 65536", aoticache_request_add_string(request, NULL, text, &error));
     text[65536] = '\0';
     cr_expect_eq(aoticache_request_add_string(request, NULL, text, NULL), AOTICACHE_OK);
     free(text);
@@ -352,12 +352,12 @@ Test(request, keywords_are_checked)
     REFUSED("0x0a", aoticache_request_begin_list(request, "a\nb", &error));
     cr_assert_eq(aoticache_request_add_none(request, NULL, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_none(request, "alpha", NULL), AOTICACHE_OK);
-    REFUSED("argument 2: keyword alpha is there", aoticache_request_add_int(request, "alpha", 1, &error));
+    REFUSED("argument 2: keyword alpha was already added", aoticache_request_add_int(request, "alpha", 1, &error));
     REFUSED("argument 2: a positional argument", aoticache_request_add_int(request, NULL, 1, &error));
     REFUSED("argument 2: a positional argument", aoticache_request_begin_list(request, "", &error));
     cr_assert_eq(aoticache_request_begin_list(request, "list", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
-    REFUSED("keyword list is there", aoticache_request_begin_list(request, "list", &error));
+    REFUSED("keyword list was already added", aoticache_request_begin_list(request, "list", &error));
     for (int i = 2; i < 255; i++) {
         snprintf(name, sizeof name, "n%d", i);
         cr_assert_eq(aoticache_request_add_none(request, name, NULL), AOTICACHE_OK);
@@ -376,7 +376,7 @@ Test(request, lists_have_plain_items)
     cr_assert_eq(aoticache_request_add_int(request, "", 5, NULL), AOTICACHE_OK);
     REFUSED("argument 0, item 1: items", aoticache_request_add_int(request, "x", 6, &error));
     cr_expect_eq(aoticache_request_argument_count(request), 0);
-    REFUSED("argument 0 is still open", aoticache_request_key(request, &key, &error));
+    REFUSED("argument 0 is a list that is still open", aoticache_request_key(request, &key, &error));
     cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
     const aoticache_argument *list = aoticache_request_argument(request, 0);
     cr_expect_eq(list->kind, AOTICACHE_ARGUMENT_LIST);

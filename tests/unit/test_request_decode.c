@@ -192,10 +192,10 @@ static void refuse_changed(size_t position, uint8_t value, const char *part)
 Test(request_decode, not_canonical_is_refused)
 {
     refuse_changed(0, 'A', "does not begin with");
-    refuse_changed(AT_VERSION, 2, "version 2, this library knows 1");
+    refuse_changed(AT_VERSION, 2, "version 2; this library knows 1");
     refuse_changed(AT_DEVICE_INDEX, 1, "index");
     refuse_changed(AT_REQUIRES_GRAD, 2, "differs at byte 84");
-    refuse_changed(AT_NDIM, 65, "65, at most 64");
+    refuse_changed(AT_NDIM, 65, "65; at most 64");
     refuse_changed(AT_SIZE + 7, 0x80, "must not be negative");
     refuse_changed(AT_SIZE + 7, 0x7f, "more than 2^63-1 bytes");
     refuse_changed(AT_TENSOR - 1, 12, "bytes follow");
@@ -264,7 +264,7 @@ Test(request_decode, values_have_one_form)
     EXPECT(INVALID, "differs at byte", ARCH, "\1\0\0\0\0\0\0\0\x8\0\0\0\0\0\0\0\0");
     EXPECT(INVALID, "not UTF-8", ARCH, "\1\0\0\0\0\0\0\0\7\1\0\0\0\xff");
     EXPECT(INVALID, "dtype 12", ARCH, "\1\0\0\0\0\0\0\0\x9\x0c\0\0\0");
-    EXPECT(INVALID, "65537, at most 65536", ARCH, "\1\0\0\0\0\0\0\0\7\1\0\1\0");
+    EXPECT(INVALID, "65537; at most 65536", ARCH, "\1\0\0\0\0\0\0\0\7\1\0\1\0");
 }
 
 Test(request_decode, lists_and_names_keep_their_rules)
@@ -274,9 +274,9 @@ Test(request_decode, lists_and_names_keep_their_rules)
     EXPECT(INVALID, "kind 12", ARCH, "\1\0\0\0\0\0\0\0\x0c\1\0\0\0\x0c\0\0\0\0");
     EXPECT(INVALID, "at most 65535", ARCH, "\1\0\0\0\0\0\0\0\x0c\0\0\1\0");
     EXPECT(INVALID, "at most 65535", ARCH, "\0\0\1\0");
-    EXPECT(INVALID, "is there already", ARCH, "\2\0\0\0\1\0\0\0x\0\1\0\0\0x\0");
+    EXPECT(INVALID, "was already added", ARCH, "\2\0\0\0\1\0\0\0x\0\1\0\0\0x\0");
     EXPECT(INVALID, "positional", ARCH, "\2\0\0\0\1\0\0\0x\0\0\0\0\0\0");
-    EXPECT(INVALID, "4294967295, at most 255", ARCH, "\1\0\0\0\xff\xff\xff\xff\0");
+    EXPECT(INVALID, "4294967295; at most 255", ARCH, "\1\0\0\0\xff\xff\xff\xff\0");
     EXPECT(INVALID, "1 bytes follow", ARCH, NO_ARGUMENTS "\0");
 }
 

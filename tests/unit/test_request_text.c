@@ -174,7 +174,7 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(float32[2, 3]", 24, "')'");
     refused("aten::abs(float32[2, 3])) on cpu", 25, "found ')'");
     refused("aten::abs(float32[2,]) on cpu", 21, "number");
-    refused("aten::abs(float32[-2]) on cpu", 19, "from 0 up");
+    refused("aten::abs(float32[-2]) on cpu", 19, "integers of 0 or more");
     refused("aten::abs(float32[2.5]) on cpu", 19, "integers");
     refused("aten::abs(float32[2, 3]{1}) on cpu", 24, "1 strides for 2 sizes");
     refused("aten::abs(float31[2]) on cpu", 11, "unknown name 'float31'; did you mean float32?");
@@ -187,18 +187,18 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(float32[2]) on here", 26, "device");
     refused("aten::abs(float32[2]) on cpu:1", 1, "cpu");
     refused("aten::abs(float32[2]) at cpu", 23, "end of the line");
-    refused("aten::abs(9223372036854775808)", 11, "64 bits");
+    refused("aten::abs(9223372036854775808)", 11, "not a 64-bit integer");
     refused("aten::abs(1e999)", 11, "double");
     refused("aten::abs(1.5k)", 14, "','");
     refused("aten::abs(1.0+2.0)", 18, "'j'");
-    refused("aten::abs(\"abc)", 11, "no end");
+    refused("aten::abs(\"abc)", 11, "unterminated string");
     refused("aten::abs(\"a\\q\")", 13, "escape");
     refused("aten::abs(\"a\\x00\")", 13, "character 0");
     refused("aten::abs(\"a\\x4\")", 13, "2 hexadecimal");
     refused("aten::abs(\"a\xff\")", 11, "UTF-8");
     refused("aten::abs([[1]])", 12, "list");
     refused("aten::abs(a=1, 2)", 16, "keyword");
-    refused("aten::abs(a=1, a=2)", 18, "a is there already");
+    refused("aten::abs(a=1, a=2)", 18, "a was already added");
     refused("aten::abs(float32[2]) on cpu key_sets", 38, "key set");
     refused("aten::abs(float32[2]) on cpu key_sets 8001", 39, "0x10001");
     refused("aten::abs(float32[2]) on cpu key_sets 0x1, 0x2", 22, "2 key sets for 1");
@@ -247,7 +247,7 @@ Test(request_json, constants_are_written_and_not_read)
     cr_assert_eq(aoticache_request_write_json(request, &line, &error), AOTICACHE_OK, "%s", error.message);
     cr_expect_not_null(strstr(line, "\"data_digest\":\""), "%s", line);
     cr_expect_eq(aoticache_request_parse_json(line, &again, &error), AOTICACHE_INVALID);
-    cr_expect_str_eq(error.message, "argument 0: it is a constant, whose data a line does not have");
+    cr_expect_str_eq(error.message, "argument 0: a constant, whose data a line cannot hold");
     cr_expect_null(again);
     free(line);
     aoticache_request_free(request);
@@ -267,7 +267,7 @@ Test(request_json, what_is_wrong_is_told)
         {"{\"arguments\":[]}", "\"operator\" is not"},
         {"{\"operator\":\"a::b\"}", "\"arguments\" is not a list"},
         {"{\"operator\":\"a::b\",\"operator\":\"a::c\",\"arguments\":[]}", "duplicate"},
-        {"{\"operator\":\"a::b\",\"argument\":[],\"arguments\":[]}", "\"argument\" is unknown"},
+        {"{\"operator\":\"a::b\",\"argument\":[],\"arguments\":[]}", "unknown member \"argument\""},
         {"{\"operator\":\"ab\",\"arguments\":[]}", "namespace::name"},
         {"{\"operator\":\"a::b\",\"device\":\"cpx\",\"arguments\":[]}", "\"device\" is not"},
         {CALL("7"), "argument 0: \"kind\" is not"},
@@ -284,17 +284,17 @@ Test(request_json, what_is_wrong_is_told)
         {CALL("{\"kind\":\"tensor\",\"dtype\":\"flot64\",\"sizes\":[3]}"), "did you mean float64?"},
         {CALL("{\"kind\":\"layout\",\"value\":\"round\"}"), "a layout"},
         {CALL("{\"kind\":\"memory_format\",\"value\":\"x\"}"), "a memory format"},
-        {CALL("{\"kind\":\"none\",\"value\":1}"), "\"value\" is unknown"},
+        {CALL("{\"kind\":\"none\",\"value\":1}"), "unknown member \"value\""},
         {CALL("{\"kind\":\"none\",\"name\":1}"), "\"name\" is not text"},
         {CALL("{\"kind\":\"list\",\"items\":7}"), "\"items\" is not"},
-        {CALL("{\"kind\":\"list\",\"items\":[{\"kind\":\"list\",\"items\":[]}]}"), "may stand here"},
+        {CALL("{\"kind\":\"list\",\"items\":[{\"kind\":\"list\",\"items\":[]}]}"), "is allowed here"},
         {CALL("{\"kind\":\"list\",\"items\":[{\"kind\":\"int\"}]}"), "an integer"},
-        {TENSOR(",\"strides\":[1]"), "as many integers"},
-        {TENSOR(",\"strides\":[1,\"2\"]"), "as many integers"},
+        {TENSOR(",\"strides\":[1]"), "one integer for each size"},
+        {TENSOR(",\"strides\":[1,\"2\"]"), "one integer for each size"},
         {TENSOR(",\"device\":7"), "\"device\" is not"},
         {TENSOR(",\"layout\":\"round\""), "\"layout\" is not"},
         {TENSOR(",\"requires_grad\":1"), "\"requires_grad\" is not"},
-        {TENSOR(",\"require_grad\":true"), "\"require_grad\" is unknown"},
+        {TENSOR(",\"require_grad\":true"), "unknown member \"require_grad\""},
         {TENSOR(",\"dispatch_key_set\":32769"), "0x8001"},
         {TENSOR(",\"dispatch_key_set\":\"0x\""), "0x8001"},
         {TENSOR(",\"dispatch_key_set\":\"0x12345678123456781\""), "0x8001"},

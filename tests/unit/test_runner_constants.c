@@ -22,7 +22,8 @@ Test(runner_constants, are_described)
     WORKS(aoticache_runner_read_constant(runner, 1, &constant, &error));
     cr_assert(constant.from_folded && constant.type == AOTICACHE_CONSTANT_FOLDED);
     cr_assert_str_eq(constant.original_fqn, "");
-    FAILS(aoticache_runner_read_constant(runner, 2, &constant, &error), AOTICACHE_INVALID, "2 constants, none at 2");
+    FAILS(aoticache_runner_read_constant(runner, 2, &constant, &error), AOTICACHE_INVALID,
+          "2 constants; there is no constant 2");
     aoticache_runner_unref(runner);
 }
 
@@ -56,9 +57,10 @@ Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
     REFUSED(runner, "L__self__weight", AOTICACHE_INVALID, "did you mean \"L__self___weight\"?", .partial = true);
     REFUSED(runner, "something_else", AOTICACHE_INVALID, "no constant \"something_else\" among its 2", .partial = true);
     REFUSED(runner, "layer.weight", AOTICACHE_INVALID, "no constant \"layer.weight\"", .partial = true);
-    REFUSED(runner, "doubled", AOTICACHE_INVALID, "is made by folding", .partial = true);
+    REFUSED(runner, "doubled", AOTICACHE_INVALID, "is computed by folding", .partial = true);
     REFUSED(runner, "", AOTICACHE_INVALID, "no constant \"\"", .by_fqn = true);
-    REFUSED(runner, "L__self___weight", AOTICACHE_INVALID, "not both", .user_managed = true, .from_cpu = true);
+    REFUSED(runner, "L__self___weight", AOTICACHE_INVALID, "exclude each other", .user_managed = true,
+            .from_cpu = true);
     float data[3] = {9, 9, 9};
     AtenTensorHandle tensor = vector_of(data, 3);
     AOTInductorConstantMapEntry pairs[] = {{"L__self___weight", tensor}, {"L__self___weight", tensor}};
@@ -289,7 +291,7 @@ Test(runner_constants, blob_gives_all_at_once)
     WORKS(aoticache_runner_constants_blob_bytes(runner, &bytes, &error));
     cr_assert_eq(bytes, sizeof blob);
     FAILS(aoticache_runner_update_constants_from_blob(runner, blob, 191, &error), AOTICACHE_INVALID,
-          "a blob of 191 bytes; library kernel wants 192");
+          "the blob has 191 bytes; library kernel requires 192");
     FAILS(aoticache_runner_update_constants_from_blob(runner, NULL, 192, &error), AOTICACHE_INVALID,
           "aoticache_runner_update_constants_from_blob: blob is NULL");
     WORKS(aoticache_runner_update_constants_from_blob(runner, blob, sizeof blob, &error));
@@ -436,7 +438,7 @@ Test(runner_constants, update_of_the_inactive_buffer_needs_what_no_buffer_has)
 {
     aoticache_runner *runner = linear("-DWEIGHTS=HOST -DWITH_DATA=0", 1);
     FAILS(update_linear(runner, "weight", weight_sizes, NULL, 2, PART(.inactive = true), &error), AOTICACHE_INVALID,
-          "constant \"bias\" of library kernel is not named, and has no value in either buffer");
+          "constant \"bias\" of library kernel is not in the update and has no value in either buffer");
     aoticache_runner_unref(runner);
 }
 
@@ -481,7 +483,7 @@ Test(runner_constants, blob_after_values_by_name_is_refused)
     aoticache_runner *runner = linear("-DWEIGHTS=HOST -DWITH_DATA=0", 1);
     WORKS(update_linear(runner, "weight", weight_sizes, NULL, 2, PART(), &error));
     FAILS(aoticache_runner_update_constants_from_blob(runner, blob, sizeof blob, &error), AOTICACHE_INVALID,
-          "had a value before there was a blob");
+          "had a value before the blob was set");
     WORKS(update_linear(runner, "bias", two_elements, NULL, 1, PART(), &error));
     WORKS(update_linear(runner, "_tensor_constant0", one_element, NULL, 1, PART(), &error));
     WORKS(run_linear(runner, &y, &error));

@@ -164,9 +164,8 @@ Test(schema, refusals_name_the_column)
             "schema, column 12: the number 9223372036854775808 is out of range");
     refuses("a::b(int x=1, int y) -> ()", "schema, column 15: argument 'y' has no default, but 'x' before it has");
     refuses("a::b(int[] x=[1, True]) -> ()", "schema, column 18: this element is not an integer");
-    refuses("a::b.default() -> ()",
-            "schema, column 6: 'default' cannot be the name of an overload: \"default\" stands for "
-            "none, and a name must not begin with \"__\"");
+    refuses("a::b.default() -> ()", "schema, column 6: 'default' cannot be the name of an overload: \"default\" means "
+                                    "no overload, and a name must not begin with \"__\"");
     refuses("a::b(int x) ->\n int", "schema, column 15: expected a type, found a new line");
     refuses("", "schema, column 1: expected the name of an operator, found the end");
     refuses("a::b(\x01) -> ()", "schema, column 6: expected a type, found byte 0x01");
@@ -214,8 +213,8 @@ Test(schema, limits_are_kept)
 {
     cr_expect_eq(parse_long(64 << 10), AOTICACHE_OK);
     cr_expect_eq(parse_long((64 << 10) + 1), AOTICACHE_INVALID);
-    refuses("a::b(int[70000] x=1) -> ()", "schema, column 19: defaults of more than 65536 elements");
-    refuses("a::b(int[4294967296] x) -> ()", "schema, column 10: the length of a list is at most 2147483647");
+    refuses("a::b(int[70000] x=1) -> ()", "schema, column 19: a default has more than 65536 elements");
+    refuses("a::b(int[4294967296] x) -> ()", "schema, column 10: the length of a list must be at most 2147483647");
     char text[256] = "a::b(";
     for (int i = 0; i < 40; i++)
         strcat(text, "(");

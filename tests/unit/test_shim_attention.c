@@ -59,9 +59,9 @@ Test(shim_attention, rows_without_a_key_are_zero_and_leave_no_nan)
     shim_delete(out);
     shim_delete(logsumexp);
     out = logsumexp = NULL;
-    SHIM_FAILS(ATTEND(q, k, k, 0.5, 0, NULL, NULL, &out, &logsumexp), "a dropout of 0.5");
-    SHIM_FAILS(ATTEND(m, k, k, 0, 0, NULL, NULL, &out, &logsumexp), "4 dimensions are needed, these have 2");
-    SHIM_FAILS(ATTEND(q, k, v, 0, 0, NULL, NULL, NULL, &logsumexp), "no place for the result");
+    SHIM_FAILS(ATTEND(q, k, k, 0.5, 0, NULL, NULL, &out, &logsumexp), "dropout is 0.5");
+    SHIM_FAILS(ATTEND(m, k, k, 0, 0, NULL, NULL, &out, &logsumexp), "must have 4 dimensions; these have 2");
+    SHIM_FAILS(ATTEND(q, k, v, 0, 0, NULL, NULL, NULL, &logsumexp), "ret_0 is NULL");
     cr_assert_null(out);
     shim_delete(q);
     shim_delete(k);

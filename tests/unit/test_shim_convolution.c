@@ -121,11 +121,12 @@ Test(shim_convolution, what_does_not_fit_is_named)
     SHIM_FAILS(call(x, w, NULL, &one, 1, &negative, 1, &one, 1, 0, &zero, 1, 1, &result), "padding is -1");
     SHIM_FAILS(call(x, w, NULL, &one, 1, &huge, 1, &one, 1, 0, &zero, 1, 1, &result), "padding is 9223372036854775807");
     SHIM_FAILS(call(x, w, NULL, &one, 1, &zero, 1, &many, 1, 0, &zero, 1, 1, &result),
-               "reaches over 11 elements, for 3");
+               "spans 11 elements is larger than 3");
     SHIM_FAILS(call(x, w, &bias, &one, 1, &zero, 1, &one, 1, 0, &zero, 1, 1, &result), "3 elements, for 2 channels");
     SHIM_FAILS(call(x, w, NULL, &one, 1, &zero, 1, &one, 1, 1, &one, 1, 1, &result),
-               "output_padding 1 is neither below stride 1");
-    SHIM_FAILS(call(whole, w, NULL, &one, 1, &zero, 1, &one, 1, 0, &zero, 1, 1, &result), "no convolution of int32");
+               "output_padding 1 must be below stride 1");
+    SHIM_FAILS(call(whole, w, NULL, &one, 1, &zero, 1, &one, 1, 0, &zero, 1, 1, &result),
+               "convolution of int32 is not supported");
     SHIM_FAILS(call(x, NULL, NULL, &one, 1, &zero, 1, &one, 1, 0, &zero, 1, 1, &result), "NULL");
     cr_assert_null(result);
     shim_delete(x);

@@ -70,12 +70,12 @@ Test(shim_fft, wrong_arguments_are_refused)
     const int64_t sizes[] = {2, 3}, twice[] = {1, 1}, far[] = {2}, none[] = {0, 3}, dim = 0;
     AtenTensorHandle tensor = shim_wrap(values, AOTICACHE_DTYPE_FLOAT32, 2, sizes, NULL), result = NULL;
     AtenTensorHandle empty = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, none, sizes);
-    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, twice, 2, 0, 1, &result), "dimension 1 is named twice");
+    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, twice, 2, 0, 1, &result), "dimension 1 is given twice");
     SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, far, 1, 0, 1, &result), "dimension 2 of a tensor with 2");
-    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, far, 3, 0, 1, &result), "3 dimensions of a tensor with 2");
+    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, far, 3, 0, 1, &result), "3 dimensions for a tensor with 2");
     SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(tensor, &dim, 1, 7, 1, &result), "normalization 7");
     SHIM_FAILS(SHIM(aoti_torch_cpu__fft_r2c)(empty, &dim, 1, 0, 1, &result), "no elements to transform");
-    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_c2c)(tensor, &dim, 1, 0, 1, &result), "there is none for float32");
+    SHIM_FAILS(SHIM(aoti_torch_cpu__fft_c2c)(tensor, &dim, 1, 0, 1, &result), "not supported for float32");
     cr_assert_null(result);
     shim_delete(tensor);
     shim_delete(empty);

@@ -273,8 +273,8 @@ Test(shim_matmul, what_does_not_fit_is_named)
     SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(wrong, left, right), "2 x 3 times 3 x 2 into 3 x 3");
     SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(result, left, left), "2 x 3 times 2 x 3");
     SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(other, left, right), "float64 and float32");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(truth, truth, truth), "no product of bool");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_bmm_out)(result, left, right), "3 dimensions are needed, these have 2, 2 and 2");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(truth, truth, truth), "multiplication of bool is not supported");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_bmm_out)(result, left, right), "must have 3 dimensions; these have 2, 2 and 2");
     SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(inside, left, right), "overlaps an operand");
     SHIM_FAILS(SHIM(aoti_torch_cpu_addmm_out)(result, wrong, left, right, 1, 1),
                "an addend of size 3 for a result of size 2");

@@ -78,13 +78,13 @@ Test(shim_random, wrong_arguments_are_refused)
     AtenTensorHandle tensor = NULL, result = NULL;
     SHIM_FAILS(SHIM(aoti_torch_cpu_rand)(&one, 1, NULL, NULL, &cuda, 0, NULL, &result), "needs PyTorch");
     SHIM_FAILS(SHIM(aoti_torch_cpu_rand_generator)(&one, 1, &generator, NULL, NULL, NULL, 0, NULL, &result),
-               "generator of its own");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_randperm)(-1, NULL, NULL, NULL, 0, NULL, &result), "-1 numbers");
+               "custom generator");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_randperm)(-1, NULL, NULL, NULL, 0, NULL, &result), "invalid number of elements: -1");
     SHIM_FAILS(SHIM(aoti_torch_cpu_randint)(0, &one, 1, NULL, NULL, NULL, 0, NULL, &result), "from 0 to below 0");
     cr_assert_eq(SHIM(aoti_torch_cpu_rand)(&one, 1, NULL, NULL, NULL, 0, NULL, &tensor), 0);
-    SHIM_FAILS(SHIM(aoti_torch_cpu_normal_functional)(tensor, 0, -1, NULL, &result), "deviation of -1");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_normal_functional)(tensor, 0, -1, NULL, &result), "standard deviation -1");
     SHIM_FAILS(SHIM(aoti_torch_cpu_uniform)(tensor, 2, 1, NULL, &result), "from 2 to 1");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_bernoulli__float)(tensor, 1.5, NULL), "a probability of 1.5");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_bernoulli__float)(tensor, 1.5, NULL), "invalid probability 1.5");
     cr_assert_null(result);
     shim_delete(tensor);
 }

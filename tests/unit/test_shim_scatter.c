@@ -95,7 +95,7 @@ Test(shim_segment, mean_of_nothing_is_nan)
     shim_delete(result);
     counts[1] = 5;
     SHIM_FAILS(SHIM(aoti_torch_cpu_segment_reduce)(data, "mean", &lengths, NULL, NULL, 0, 1, NULL, &result),
-               "segments reach to 7 of 3");
+               "segments cover 7 of 3");
     counts[1] = -1;
     SHIM_FAILS(SHIM(aoti_torch_cpu_segment_reduce)(data, "mean", &lengths, NULL, NULL, 0, 1, NULL, &result),
                "negative length");

@@ -18,7 +18,7 @@ Test(shim_select, nonzero_lists_places_by_columns)
     cr_assert(size == 3 && stride == 3);
     cr_assert_eq(memcmp(shim_data(places), wanted, sizeof wanted), 0);
     shim_delete(places);
-    SHIM_FAILS(SHIM(aoti_torch_cpu_nonzero_static)(tensor, -1, 0, &places), "a size of -1");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_nonzero_static)(tensor, -1, 0, &places), "invalid size -1");
     shim_delete(tensor);
 }
 
@@ -34,7 +34,8 @@ Test(shim_select, masked_scatter_needs_enough_to_give)
     cr_assert(seen[0] == 0 && seen[1] == 5 && seen[2] == 6 && seen[3] == 0);
     shim_delete(result);
     set[3] = true;
-    SHIM_FAILS(SHIM(aoti_torch_cpu_masked_scatter)(tensor, mask, source, &result), "takes 3 elements, the source has");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_masked_scatter)(tensor, mask, source, &result),
+               "selects 3 elements, but the source has");
     shim_delete(tensor);
     shim_delete(mask);
     shim_delete(source);
@@ -54,7 +55,7 @@ Test(shim_search, sides_differ_at_equal_boundaries)
                  shim_message());
     cr_assert_eq(((int32_t *)shim_data(places))[0], 3);
     shim_delete(places);
-    SHIM_FAILS(SHIM(aoti_torch_cpu_searchsorted_Tensor)(sorted, value, 0, 1, &left, NULL, &places), "and side left");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_searchsorted_Tensor)(sorted, value, 0, 1, &left, NULL, &places), "but side is left");
     SHIM_FAILS(SHIM(aoti_torch_cpu_searchsorted_Tensor)(sorted, value, 0, 0, &wrong, NULL, &places), "side 'up'");
     shim_delete(sorted);
     shim_delete(value);
@@ -88,8 +89,8 @@ Test(shim_views, share_memory)
     cr_assert_eq(shim_data(view), (void *)values);
     shim_delete(view);
     SHIM_FAILS(SHIM(aoti_torch_cpu_reshape)(tensor, odd, 2, &view), "6 elements cannot be split into 4");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_narrow)(tensor, 1, 2, 2, &view), "2 elements from 2 on, dimension 1 has 3");
-    SHIM_FAILS(SHIM(aoti_torch_cpu_slice_Tensor)(tensor, 0, NULL, NULL, 0, &view), "a step of 0");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_narrow)(tensor, 1, 2, 2, &view), "2 elements from 2 on, but dimension 1 has 3");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_slice_Tensor)(tensor, 0, NULL, NULL, 0, &view), "the step is 0");
     SHIM_FAILS(SHIM(aoti_torch_cpu_view_as_complex)(tensor, &view), "size 2 and stride 1");
     shim_delete(tensor);
 }

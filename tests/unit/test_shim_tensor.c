@@ -98,15 +98,15 @@ Test(shim_tensor, bad_shapes_are_refused)
     __typeof__(&aoti_torch_empty_strided) empty = SHIM(aoti_torch_empty_strided);
     SHIM_FAILS(empty(2, negative, three_one, 6, 0, 0, &tensor), "size -3 of dimension 1 is negative");
     SHIM_FAILS(empty(2, two_three, negative, 6, 0, 0, &tensor), "stride -3 of dimension 1 is negative");
-    SHIM_FAILS(empty(2, huge, ones, 6, 0, 0, &tensor), "more bytes than 64 bits count");
-    SHIM_FAILS(empty(2, large, ones, 7, 0, 0, &tensor), "more bytes than 64 bits count");
+    SHIM_FAILS(empty(2, huge, ones, 6, 0, 0, &tensor), "the number of bytes does not fit into 64 bits");
+    SHIM_FAILS(empty(2, large, ones, 7, 0, 0, &tensor), "the number of bytes does not fit into 64 bits");
     SHIM_FAILS(empty(-1, NULL, NULL, 6, 0, 0, &tensor), "-1 dimensions");
     SHIM_FAILS(empty(65, two_three, three_one, 6, 0, 0, &tensor), "65 dimensions; 0 to 64");
     SHIM_FAILS(empty(2, NULL, three_one, 6, 0, 0, &tensor), "sizes is NULL");
-    SHIM_FAILS(empty(2, two_three, three_one, 99, 0, 0, &tensor), "99 is not a dtype");
-    SHIM_FAILS(empty(2, two_three, three_one, 12, 0, 0, &tensor), "12 is not a dtype");
+    SHIM_FAILS(empty(2, two_three, three_one, 99, 0, 0, &tensor), "unknown dtype 99");
+    SHIM_FAILS(empty(2, two_three, three_one, 12, 0, 0, &tensor), "unknown dtype 12");
     SHIM_FAILS(empty(2, two_three, three_one, 6, 1, 0, &tensor), "device type 1 (cuda)");
-    SHIM_FAILS(empty(2, two_three, three_one, 6, 0, 0, NULL), "no place for the result");
+    SHIM_FAILS(empty(2, two_three, three_one, 6, 0, 0, NULL), "is NULL");
     cr_assert_null(tensor, "a refusal writes nothing");
 }
 

@@ -263,7 +263,7 @@ Test(transfer_hostile, manifest_without_its_objects_is_refused)
     append_object(manifest, strlen(manifest));
     append_artifact(1, "library one");
     end();
-    expect(AOTICACHE_OK, 1, 1, "which has not come");
+    expect(AOTICACHE_OK, 1, 1, "which is neither in the archive nor in the store");
     free(manifest);
     aoticache_artifact_unref(artifact);
     aoticache_cache_close(cache);
@@ -284,7 +284,7 @@ Test(transfer_hostile, manifest_whose_key_is_not_that_of_its_request_is_refused)
     append_object("library", 7);
     append_object(manifest, strlen(manifest)); /* its own digest is right */
     end();
-    expect(AOTICACHE_OK, 0, 2, "named by no manifest");
+    expect(AOTICACHE_OK, 0, 2, "not named by any manifest");
     free(manifest);
     aoticache_artifact_unref(artifact);
     aoticache_cache_close(cache);
@@ -303,8 +303,8 @@ Test(transfer_hostile, repeated_members_are_refused)
     aoticache_cache *cache = open_target();
     cr_assert_eq(import_with(cache, NULL, &report, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(report.refused, 2, "%s", refusals);
-    cr_assert_not_null(strstr(refusals, "is there twice"));
-    cr_assert_not_null(strstr(refusals, "aoticache.json: there twice"));
+    cr_assert_not_null(strstr(refusals, "is in the archive twice"));
+    cr_assert_not_null(strstr(refusals, "aoticache.json: a duplicate"));
     aoticache_cache_close(cache);
 }
 
@@ -315,7 +315,7 @@ Test(transfer_hostile, objects_that_nothing_names_never_enter_the_store)
     append_object("{\"json\":1}", 10);
     append_artifact(1, "library one");
     end();
-    expect(AOTICACHE_OK, 1, 2, "named by no manifest");
+    expect(AOTICACHE_OK, 1, 2, "not named by any manifest");
 }
 
 Test(transfer_hostile, archive_that_ends_early_keeps_what_was_whole)
@@ -324,7 +324,7 @@ Test(transfer_hostile, archive_that_ends_early_keeps_what_was_whole)
     append_artifact(1, "library one");
     append_artifact(2, "library two");
     cr_assert_eq(ftruncate(archive, lseek(archive, 0, SEEK_CUR) - 700), 0); /* within the second manifest */
-    expect(AOTICACHE_CORRUPT, 1, 0, "ends early");
+    expect(AOTICACHE_CORRUPT, 1, 0, "damaged or truncated");
 }
 
 Test(transfer_hostile, archive_without_an_end_is_noticed)
@@ -349,7 +349,7 @@ Test(transfer_hostile, huge_sizes_are_refused_before_anything_is_written)
     append_artifact(1, "library one");
     append(&(struct member){.path = "objects/ab/cd000000000000000000000000000000000000000000000000000000000000",
                             .announced = UINT64_C(8) << 30}); /* 8 GiB that never follow */
-    expect(AOTICACHE_CORRUPT, 1, 0, "it says of itself");
+    expect(AOTICACHE_CORRUPT, 1, 0, "bytes that it declares");
 }
 
 /* Returns the manifest of an artifact of two files, the second with this text, from another cache. */
@@ -391,7 +391,7 @@ Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
     append_object(outer, strlen(outer));
     end();
     /* The inner entry has no objects; the outer one includes it, and its library then belongs to no entry. */
-    expect(AOTICACHE_OK, 0, 2, "which is a manifest");
+    expect(AOTICACHE_OK, 0, 2, "but it is a manifest");
     free(inner);
     free(outer);
 }
@@ -519,7 +519,7 @@ Test(transfer_hostile, texts_have_a_largest_size)
                             .bytes = zeros,
                             .size = 70000});
     end();
-    expect(AOTICACHE_OK, 0, 1, "larger than it can be");
+    expect(AOTICACHE_OK, 0, 1, "too large");
     free(zeros);
 }
 

@@ -250,7 +250,7 @@ Test(trust, text_that_is_no_public_key_is_refused_with_the_reason)
         {"an n:" KEY_BASE64, "the name of a key"},
         {"a\nn:" KEY_BASE64, "the name of a key"},
         {"größe:" KEY_BASE64, "the name of a key"},
-        {"SHA256:" KEY_BASE64, "reads as a fingerprint"},
+        {"SHA256:" KEY_BASE64, "looks like a fingerprint"},
         {"ann:", "32 bytes in base64"},
         {"ann:" KEY_BASE64 "\n", "32 bytes in base64"},
         {"ann:" KEY_BASE64 "=", "32 bytes in base64"},

@@ -152,8 +152,8 @@ Test(trust_transfer, unsigned_stranger_and_stripped_are_refused_and_leave_nothin
     int plain = export_by(cache, NULL), strangers = export_by(cache, bob);
     other = open_other(ann_text, NULL);
     import_one(other, plain, NULL, "the archive: 1 entry refused (");
-    cr_assert_not_null(strstr(fixture_last_warning, "): nobody signed it; where it was made, run: aoticache key sign "
-                                                    "--all"));
+    cr_assert_not_null(strstr(fixture_last_warning, "): it is not signed; on the machine that made it, run: "
+                                                    "aoticache key sign --all"));
     import_one(other, strangers, NULL, "): signed by 'bob', a key that is not trusted here; ");
     cr_assert_not_null(strstr(fixture_last_warning, "aoticache key trust"));
     cr_assert_not(fixture_finds(other, 1, "library one"));
@@ -232,8 +232,8 @@ Test(trust_transfer, allow_unsigned_takes_what_nobody_trusted_signed_but_not_wha
     cr_assert_eq(aoticache_secret_key_generate("ann", &false_ann, NULL), AOTICACHE_OK);
     fd = export_by(cache, false_ann);
     other = open_other(ann_text, NULL);
-    import_one(other, fd, NULL, "a signature is not one of this entry");
-    import_one(other, fd, &options, "a signature is not one of this entry");
+    import_one(other, fd, NULL, "a signature is not valid for this entry");
+    import_one(other, fd, &options, "a signature is not valid for this entry");
     fixture_warnings = 0;
     import_one(other, plain, &options, NULL);
     aoticache_cache_close(other);
@@ -348,7 +348,7 @@ Test(trust_transfer, rule_says_whether_a_signature_is_needed)
         transfer.allow_unsigned = cases[i].allows;
         fixture_warnings = 0;
         aoticache_cache *other = fixture_open_with(&options);
-        import_one(other, fd, &transfer, cases[i].comes ? NULL : "): nobody signed it; ");
+        import_one(other, fd, &transfer, cases[i].comes ? NULL : "): it is not signed; ");
         aoticache_cache_close(other);
         own_folder_remove(other_path);
     }
@@ -368,7 +368,7 @@ Test(trust_transfer, replayed_old_entry_is_refused)
     int new = export_by(cache, ann);
     other = open_other(ann_text, NULL);
     import_one(other, new, NULL, NULL);
-    import_one(other, old, &options, "it is older than the entry that is here");
+    import_one(other, old, &options, "it is older than the existing entry");
     cr_assert(fixture_finds(other, 1, "library fixed"));
     fixture_warnings = 0;
     options.allow_unsigned = true; /* the target shall have exactly the entries of the source */
@@ -619,7 +619,7 @@ Test(trust_transfer, revoked_key_signs_nothing)
     cr_expect_not_null(strstr(error.message, "aoticache key rotate"), "%s", error.message);
     cr_expect_eq(aoticache_cache_sign(cache, &artifact, own, &error), AOTICACHE_DENIED);
     cr_expect_eq(aoticache_cache_sign(cache, &artifact, ann, &error), AOTICACHE_DENIED);
-    cr_expect_not_null(strstr(error.message, "sign with another one"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "sign with another key"), "%s", error.message);
     cr_expect_eq(aoticache_cache_sign(cache, &artifact, bob, &error), AOTICACHE_OK, "%s", error.message);
     const aoticache_secret_key *both[] = {bob, ann};
     int fd = memfd_create("archive", MFD_CLOEXEC);
@@ -865,7 +865,7 @@ Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses
     const char *path = fixture_write("config", "revoked_keys = bob:not-base64\n");
     const aoticache_logger logger = {.log = fixture_log};
     cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
-    cr_expect_not_null(strstr(fixture_last_warning, "until it is fixed nothing from elsewhere is accepted"), "%s",
+    cr_expect_not_null(strstr(fixture_last_warning, "nothing from elsewhere is accepted until it is corrected"), "%s",
                        fixture_last_warning);
     aoticache_config_apply(config, &options);
     options.directory = other_path;
@@ -874,7 +874,7 @@ Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses
     other = fixture_open_with(&options);
     lseek(fd, 0, SEEK_SET);
     cr_expect_eq(aoticache_cache_import(other, fd, NULL, NULL, &error), AOTICACHE_INVALID);
-    cr_expect_not_null(strstr(error.message, "until this line is fixed"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "until this line is corrected"), "%s", error.message);
     aoticache_cache_close(other);
     aoticache_config_free(config);
     aoticache_cache_close(cache);

@@ -146,7 +146,7 @@ Test(unreadable, new_index_is_built_without_it_and_says_so)
     become(SOMEBODY);
     cache = open_noting();
     cr_assert_eq(entries_of(cache), 0);
-    cr_assert_not_null(strstr(warnings, "without 4 files or folders that cannot be read"), "%s", warnings);
+    cr_assert_not_null(strstr(warnings, "without 4 files or directories that cannot be read"), "%s", warnings);
     aoticache_cache_close(cache);
     cache = open_as_root();
     cr_assert_eq(fixture_verify(cache, true).repaired, 2);

@@ -91,15 +91,15 @@ Test(weights, a_library_that_is_cut_off_or_has_none_says_both_sizes)
     AOTInductorModelContainerHandle container = NULL;
     kernel_compile("linear.c", "-DWEIGHTS=APPENDED -DWITH_DATA=0");
     kernel_load();
-    KERNEL_FAILS(create_in(NULL, &container), "do not end with appended weights, of which the kernel has 192");
+    KERNEL_FAILS(create_in(NULL, &container), "do not end with the kernel's 192 bytes of appended weights");
     append();
     shell("truncate -s -1 kernel.so");
-    KERNEL_FAILS(create_in(NULL, &container), "do not end with appended weights, of which the kernel has 192");
+    KERNEL_FAILS(create_in(NULL, &container), "do not end with the kernel's 192 bytes of appended weights");
     shell("head -c 64 weights.bin > few && cp kernel.so copy.so");
     char command[512];
     snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/few", kernel_folder, kernel_folder);
     run_command(command);
-    KERNEL_FAILS(create_in(NULL, &container), "64 bytes of weights, the kernel has 192");
+    KERNEL_FAILS(create_in(NULL, &container), "64 bytes of weights, but the kernel has 192");
     /* The middle is cut out, the end is there. */
     shell("head -c 20000 copy.so > kernel.so && tail -c 32 copy.so >> kernel.so");
     cr_assert_neq(create_in(NULL, &container), 0);
@@ -115,7 +115,7 @@ Test(weights, a_file_lies_beside_the_library_or_in_the_hosts_directory)
     kernel_load();
     KERNEL_FAILS(create_in(NULL, &container), "weights.bin: cannot be opened: No such file");
     write_blob(kernel_folder, 100);
-    KERNEL_FAILS(create_in(NULL, &container), "weights.bin: 100 bytes of weights, the kernel has 192");
+    KERNEL_FAILS(create_in(NULL, &container), "weights.bin: 100 bytes of weights, but the kernel has 192");
     write_blob(kernel_folder, BLOB_BYTES);
     snprintf(path, sizeof path, "%s/none", kernel_folder);
     KERNEL_WORKS(create_in(path, &container));
@@ -138,7 +138,7 @@ Test(weights, the_host_gives_a_blob)
     kernel_remove();
     KERNEL_WORKS(create_in(NULL, &container));
     KERNEL_FAILS(run_container(container, &y), "weight has no data");
-    KERNEL_FAILS(KERNEL(AOTInductorModelUpdateConstantsFromBlob)(container, NULL), "192 bytes are expected");
+    KERNEL_FAILS(KERNEL(AOTInductorModelUpdateConstantsFromBlob)(container, NULL), "expected 192 bytes");
     fill_blob(blob);
     KERNEL_WORKS(KERNEL(AOTInductorModelUpdateConstantsFromBlob)(container, (const uint8_t *)blob));
     memset(blob, 0, sizeof blob);
@@ -167,7 +167,7 @@ Test(weights, places_this_runtime_does_not_know_are_refused)
     kernel_compile("linear.c", "-DAOTICACHE_KERNEL_WEIGHTS_MOON=9 -DWEIGHTS=MOON");
     kernel_load();
     kernel_remove();
-    KERNEL_FAILS(create_in(NULL, &container), "in place 9; this runtime knows 0 to 3");
+    KERNEL_FAILS(create_in(NULL, &container), "location of its weights is 9; this runtime supports 0 to 3");
 }
 
 Test(weights, a_cuda_kernel_is_not_run_elsewhere)
@@ -178,7 +178,7 @@ Test(weights, a_cuda_kernel_is_not_run_elsewhere)
     kernel_remove();
     __typeof__(&AOTInductorModelContainerCreateWithDevice) with_device =
         KERNEL(AOTInductorModelContainerCreateWithDevice);
-    KERNEL_FAILS(with_device(&container, 1, "cpu", NULL), "device cpu is asked for; this kernel is for cuda");
-    KERNEL_FAILS(with_device(&container, 1, "cuda:x", NULL), "device cuda:x is asked for");
+    KERNEL_FAILS(with_device(&container, 1, "cpu", NULL), "device cpu was requested, but this kernel is for cuda");
+    KERNEL_FAILS(with_device(&container, 1, "cuda:x", NULL), "device cuda:x was requested");
     cr_assert_null(container);
 }

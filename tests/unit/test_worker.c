@@ -134,8 +134,8 @@ Test(worker, python_without_pytorch_is_told)
     check_create(in_folder("none"), AOTICACHE_NOT_FOUND, in_folder("none"));
     const char *program = write_script("python", SHELL "echo no module named torch >&2; exit 1\n");
     check_create(program, AOTICACHE_UNSUPPORTED, "no module named torch");
-    check_create(write_script("silent", SHELL), AOTICACHE_UNSUPPORTED, "does not say which version");
-    check_create(write_script("odd", SHELL "echo 'rm -r /'\n"), AOTICACHE_UNSUPPORTED, "does not say which version");
+    check_create(write_script("silent", SHELL), AOTICACHE_UNSUPPORTED, "does not report the version");
+    check_create(write_script("odd", SHELL "echo 'rm -r /'\n"), AOTICACHE_UNSUPPORTED, "does not report the version");
     check_create(write_file("plain", "", 0600), AOTICACHE_DENIED, "plain");
     setenv("AOTICACHE_PYTHON", program, 1);
     check_create(NULL, AOTICACHE_UNSUPPORTED, program);
@@ -240,12 +240,12 @@ Test(worker, timeout_kills_the_group_and_the_next_one_works)
 static const char *const wrong_scripts[][2] = {
     {SHELL, "exited with status 0"},
     {SHELL "echo no torch today >&2; exit 1\n", "no torch today"},
-    {SHELL "echo garbage\nsleep 300\n", "no JSON"},
+    {SHELL "echo garbage\nsleep 300\n", "not valid JSON"},
     {SHELL "echo '{\"hello\":2}'\nsleep 300\n", "greeting"},
     {SHELL "echo '{\"hello\":1,\"error\":\"PyTorch cannot be imported\"}'\n", "cannot be imported"},
     {SHELL "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.6\",\"python\":\"3\"}'\nsleep 300\n", "pytorch 9.8.6"},
     {SHELL HELLO ASK "exit 3\n", "exited with status 3"},
-    {SHELL HELLO ASK "echo garbage; sleep 300\n", "no JSON"},
+    {SHELL HELLO ASK "echo garbage; sleep 300\n", "not valid JSON"},
     {SHELL HELLO ASK "id=99\n" GOOD "sleep 300\n", "id 99"},
     {SHELL HELLO ASK "answer=$(" GOOD ")\nprintf '%s\\n%s\\n' \"$answer\" \"$answer\"\nsleep 300\n",
      "more than one line"},

@@ -611,7 +611,7 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
             nonlocal rebuilds
             player.kill()
             listen(player)
-            rebuilds += "built anew" in player.log()
+            rebuilds += any(word in player.log() for word in ("built anew", "rebuilt from"))
             player.close()
             running.remove(player)
 

@@ -47,8 +47,8 @@ static void print_overview(void)
     printf("\nTopics:\n");
     for (size_t i = 0; aoticache_topic_at(i) != NULL; i++)
         aoticache_cli_print_item(aoticache_topic_at(i)->word, OVERVIEW_COLUMN, aoticache_topic_at(i)->summary);
-    printf(
-        "\naoticache --version prints the version.\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
+    printf("\naoticache --version prints the version.\nStatistics: aoticache-stat. Removal of unused kernels: "
+           "aoticache-gc.\n");
     aoticache_cli_print_exit_codes();
 }
 
@@ -90,7 +90,7 @@ static void print_short_overview(void)
         words[count] = aoticache_topic_at(count)->word;
     print_words("'aoticache help WORD' describes a command, or one of these topics", words, count);
     printf("'aoticache help all' describes all commands and exit codes.\n"
-           "Statistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
+           "Statistics: aoticache-stat. Removal of unused kernels: aoticache-gc.\n");
 }
 
 static int print_top(bool is_all)

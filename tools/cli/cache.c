@@ -68,8 +68,8 @@ const char *aoticache_cli_directory_origin(const aoticache_cli *cli)
 int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory, const char *origin)
 {
     aoticache_cli_error(cli,
-                        "the cache directory %s does not exist: %s names it; correct that name, or let a program store"
-                        " there first",
+                        "the cache directory %s does not exist: %s names it; correct that name, or let "
+                        "a program store there first",
                         directory, origin);
     return AOTICACHE_CLI_EXIT_ABSENT;
 }
@@ -138,7 +138,7 @@ int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticach
     }
     int result = open_existing(cli, ret_cache, path);
     if (result == AOTICACHE_CLI_EXIT_NOT_FOUND)
-        aoticache_cli_error(cli, "there is no cache at %s: nothing was stored there yet", path);
+        aoticache_cli_error(cli, "no cache at %s: nothing was stored there yet", path);
     return result;
 }
 
@@ -149,6 +149,6 @@ int aoticache_cli_open_if_there(const aoticache_cli *cli, aoticache_cache **ret_
     int result = open_existing(cli, ret_cache, path);
     if (result != AOTICACHE_CLI_EXIT_NOT_FOUND)
         return result;
-    aoticache_cli_note(cli, "there is no cache at %s: nothing was stored there yet", path);
+    aoticache_cli_note(cli, "no cache at %s: nothing was stored there yet", path);
     return AOTICACHE_CLI_EXIT_OK;
 }

@@ -19,15 +19,15 @@
 
 /* ---- exit codes: name, number, text. Numbers are part of the interface and never change. ---- */
 
-#define AOTICACHE_CLI_EXIT_LIST(X)                                                                             \
-    X(OK, 0, "success")                                                                                        \
-    X(FAILURE, 1, "something failed; the message says what")                                                   \
-    X(USAGE, 2, "the command line, or a value in it, is wrong")                                                \
-    X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled")                                \
-    X(DAMAGED, 4, "verify found damage that is still there")                                                   \
-    X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it") \
-    X(UNREADABLE, 6, "verify found no damage, but could not look at everything")                               \
-    X(ABSENT, 7, "the cache directory that was named does not exist")
+#define AOTICACHE_CLI_EXIT_LIST(X)                                                              \
+    X(OK, 0, "success")                                                                         \
+    X(FAILURE, 1, "something failed; the message says what")                                    \
+    X(USAGE, 2, "the command line, or a value in it, is wrong")                                 \
+    X(NOT_FOUND, 3, "nothing matches, or a miss, and compiling is not allowed")                 \
+    X(DAMAGED, 4, "verify found damage that is still there")                                    \
+    X(COMPILE, 5, "no kernel: the compile failed, or this machine or hook does not support it") \
+    X(UNREADABLE, 6, "verify found no damage, but could not examine everything")                \
+    X(ABSENT, 7, "the specified cache directory does not exist")
 
 typedef enum aoticache_cli_exit {
 #define AOTICACHE_CLI_EXIT_ENUM(name, number, text) AOTICACHE_CLI_EXIT_##name = number,

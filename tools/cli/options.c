@@ -23,8 +23,8 @@ static const char *const colors[] = {"auto", "always", "never", NULL};
 
 const aoticache_cli_option aoticache_cli_common_options[] = {
     {"cache-dir", 0, "DIR",
-     "the cache directory; default $AOTICACHE_DIR, the configuration\n"
-     "(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
+     "the cache directory; default $AOTICACHE_DIR, the configuration\n(aoticache "
+     "help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
      AOTICACHE_CLI_NAME(aoticache_cli, directory, "a directory")},
     {"allow-shared", 0, NULL, "accept a directory that others own or may write to",
      AOTICACHE_CLI_SET(aoticache_cli, allow_shared)},
@@ -33,7 +33,7 @@ const aoticache_cli_option aoticache_cli_common_options[] = {
     {"color", 0, "auto|always|never", "when to color the output; default auto, which respects NO_COLOR",
      AOTICACHE_CLI_WORD(aoticache_cli, color, colors), .wanted = "auto, always or never"},
     {"quiet", 'q', NULL, "print only results and errors", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
-    {"verbose", 'v', NULL, "report on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
+    {"verbose", 'v', NULL, "report progress on standard error", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
     {"help", 'h', "[=all]", "print a short help and exit; --help all: this, all of it",
      AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
     {"version", 0, NULL, "print the version and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_version)},
@@ -411,9 +411,9 @@ bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, cons
     }
     const char *nearest = aoticache_cli_nearest(value, words);
     if (nearest != NULL)
-        aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s (did you mean %s?)", option, value, list,
+        aoticache_cli_usage_error(cli, "option --%s: '%s' is not one of %s (did you mean %s?)", option, value, list,
                                   nearest);
     else
-        aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s", option, value, list);
+        aoticache_cli_usage_error(cli, "option --%s: '%s' is not one of %s", option, value, list);
     return false;
 }

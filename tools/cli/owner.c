@@ -46,6 +46,6 @@ int aoticache_cli_become_owner(const aoticache_cli *cli, const char *directory, 
     if (!become_owner(found))
         return aoticache_cli_error(cli, "cannot become user %ld, who owns %s: %s; run it as that user",
                                    (long)found->st_uid, directory, strerror(errno));
-    aoticache_cli_note(cli, "%s belongs to user %ld: going on as that user", directory, (long)found->st_uid);
+    aoticache_cli_note(cli, "%s belongs to user %ld: continuing as that user", directory, (long)found->st_uid);
     return AOTICACHE_CLI_EXIT_OK;
 }

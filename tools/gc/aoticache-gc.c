@@ -166,9 +166,9 @@ static const aoticache_cli_program gc_program = {
                "Limits that are not given come from the configuration (aoticache config). 0 means no limit in\n"
                "both places; 'aoticache rm --all' removes everything.\n"
                "If the clock has jumped by a week or more, and nearly all entries would be too old for that\n"
-               "reason alone, nothing is removed for its age and the exit code is 1. --trust-clock says that\n"
-               "the clock is right. If another collector is at work, nothing is done and the exit code is 0,\n"
-               "as when there is no cache yet at the default place. A directory that --cache-dir, AOTICACHE_DIR or\n"
+               "reason alone, nothing is removed for its age and the exit code is 1. --trust-clock asserts that\n"
+               "the clock is right. If another collector is running, nothing is done and the exit code is 0,\n"
+               "as if there is no cache yet in the default directory. A directory that --cache-dir, AOTICACHE_DIR or\n"
                "the configuration names must exist; otherwise the exit code is 7.\n"
                "Run by root, aoticache-gc first becomes the user who owns the cache.\n"
                "SIGINT and SIGTERM end it between two batches; the entries removed so far stay removed, and the\n"
@@ -227,9 +227,9 @@ static int settle_low(aoticache_gc *gc)
     if (options->max_bytes == UINT64_MAX && options->max_entries == 0)
         return aoticache_cli_usage_error(&gc->cli, "option --low needs --max-size or --max-entries");
     if (options->low_bytes > 0 && options->max_bytes == UINT64_MAX)
-        return aoticache_cli_usage_error(&gc->cli, "option --low: a size needs --max-size; a share will do without");
+        return aoticache_cli_usage_error(&gc->cli, "option --low: a size needs --max-size; a share does not");
     if (options->low_bytes > options->max_bytes)
-        return aoticache_cli_usage_error(&gc->cli, "option --low: more than --max-size");
+        return aoticache_cli_usage_error(&gc->cli, "option --low: larger than --max-size");
     if (gc->low_share > 0 && options->max_bytes != UINT64_MAX)
         options->low_bytes = share_of(options->max_bytes, gc->low_share);
     if (gc->low_share > 0 && options->max_entries > 0)
@@ -245,7 +245,7 @@ static int settle_low(aoticache_gc *gc)
 static void lower_priority(const aoticache_gc *gc)
 {
     if (setpriority(PRIO_PROCESS, 0, 19) != 0 || syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) != 0)
-        aoticache_cli_note(&gc->cli, "the priority stays as it is: %s", strerror(errno));
+        aoticache_cli_note(&gc->cli, "the priority stays unchanged: %s", strerror(errno));
 }
 
 /* Reports that there is nothing to do, for a valid reason: exit code 0. */
@@ -266,7 +266,7 @@ static int report_absent(aoticache_gc *gc, const char *directory)
 {
     const char *origin = aoticache_cli_directory_origin(&gc->cli);
     if (origin == NULL) {
-        aoticache_cli_note(&gc->cli, "there is no cache at %s: nothing to do", directory);
+        aoticache_cli_note(&gc->cli, "no cache at %s: nothing to do", directory);
         return report_idle(gc, directory, AOTICACHE_GC_ABSENT);
     }
     if (gc->cli.json)
@@ -286,13 +286,14 @@ static aoticache_gc_state state_of(const aoticache_collect_report *report)
 static int refuse_jumped_clock(const aoticache_gc *gc, const aoticache_collect_report *report)
 {
     char previous[AOTICACHE_CLI_UNIT_BYTES], now[AOTICACHE_CLI_UNIT_BYTES];
-    return aoticache_cli_error(
-        &gc->cli,
-        "nothing is removed for its age: the clock says %s, the last collection or use was at %s, and "
-        "the machine has not been running for so long; %llu entries would go for that alone; set the "
-        "clock right, or give --trust-clock where it is (the machine was off)",
-        aoticache_cli_format_time(report->clock_ns, now), aoticache_cli_format_time(report->previous_ns, previous),
-        (unsigned long long)report->refused);
+    return aoticache_cli_error(&gc->cli,
+                               "nothing is removed for its age: the clock says %s, the last collection or use "
+                               "was at %s, and the machine has not been running for that long; %llu entries "
+                               "would be removed for their age alone; set the clock right, or, if it is right "
+                               "(the machine was off), use --trust-clock",
+                               aoticache_cli_format_time(report->clock_ns, now),
+                               aoticache_cli_format_time(report->previous_ns, previous),
+                               (unsigned long long)report->refused);
 }
 
 static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)
@@ -306,7 +307,7 @@ static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)
         aoticache_cache_collect(cache, &gc->options, aoticache_gc_report_entry, gc, &report, &error);
     aoticache_cli_progress_clear(&gc->progress);
     if (status == AOTICACHE_LOCKED) {
-        aoticache_cli_note(&gc->cli, "another collector is at work in %s: nothing done", directory);
+        aoticache_cli_note(&gc->cli, "another collection is running in %s: nothing done", directory);
         return report_idle(gc, directory, AOTICACHE_GC_LOCKED);
     }
     if (status != AOTICACHE_OK) {

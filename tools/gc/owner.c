@@ -99,14 +99,14 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
         return AOTICACHE_CLI_EXIT_OK;
     if (found.st_uid == 0) {
         if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-            aoticache_cli_note(
-                &gc->cli,
-                "%s belongs to root and others may write it: give it to a user who has nothing else (chown), so"
-                " that what they write is not root's to read",
-                directory);
+            aoticache_cli_note(&gc->cli,
+                               "%s belongs to root, but others may write to it: change its owner to a user "
+                               "who has nothing else (chown), so that root does not read what they write",
+                               directory);
         return AOTICACHE_CLI_EXIT_OK;
     }
     if (!start_writer(gc))
-        return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
+        return aoticache_cli_error(&gc->cli, "cannot start the process that writes %s: %s", gc->prometheus,
+                                   strerror(errno));
     return aoticache_cli_become_owner(&gc->cli, directory, &found);
 }

@@ -94,8 +94,8 @@ bool aoticache_gc_show_progress(void *user, uint64_t done, uint64_t all)
     X(leftovers, "files of dead processes that were removed")                      \
     X(failures_removed, "remembered failures that had expired and were forgotten") \
     X(quarantine_removed, "old files of quarantine/ that were removed")            \
-    X(refused, "entries that stayed since the clock has jumped")                   \
-    X(vacuumed_bytes, "bytes of the index that were given back")
+    X(refused, "entries that stayed because the clock has jumped")                 \
+    X(vacuumed_bytes, "bytes of the index that were returned")
 
 static void print_json(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
                        const aoticache_collect_report *report)
@@ -140,7 +140,7 @@ static void print_summary(const aoticache_gc *gc, aoticache_gc_state state, cons
     print_count(report->held, "of them due but held by running programs");
     print_count(report->pinned, "due but pinned");
     print_count(report->kept, "due but to be kept");
-    puts(state == AOTICACHE_GC_PARTIAL ? "; stopped before all was done, the next run goes on" : "");
+    puts(state == AOTICACHE_GC_PARTIAL ? "; stopped before everything was done, the next run continues" : "");
 }
 
 void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
@@ -186,7 +186,7 @@ int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const
 {
     aoticache_cli_exposition to;
     aoticache_cli_exposition_begin(&to, directory);
-    expose_gauge(&to, "gc_success", "1 where the last run ended well, else 0.", report != NULL);
+    expose_gauge(&to, "gc_success", "1 if the last run ended well, otherwise 0.", report != NULL);
     expose_gauge(&to, "gc_last_run_timestamp_seconds", "When the last run ended, in seconds since 1970.",
                  (double)aoticache_wall_ns() / 1e9);
     expose_gauge(&to, "gc_duration_seconds", "How long the last run took.",
@@ -194,7 +194,7 @@ int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const
     expose_limits(&to, &gc->options);
     aoticache_cli_exposition_build_info(&to, "aoticache-gc");
     if (report != NULL) {
-        expose_gauge(&to, "gc_partial", "1 where the last run stopped before all was done.", report->is_partial);
+        expose_gauge(&to, "gc_partial", "1 if the last run stopped before everything was done.", report->is_partial);
 #define REPORT_GAUGE(name, help) expose_gauge(&to, "gc_" #name, "Last run: " help ".", (double)report->name);
         REPORT_LIST(REPORT_GAUGE)
 #undef REPORT_GAUGE

@@ -138,11 +138,10 @@ static const aoticache_cli_program stat_program = {
     .summary =
         "Prints the statistics of a cache: hits, misses, compiles, time spent and saved, size; --verbose prints all numbers.",
     .options = stat_options,
-    .details =
-        "Lines below the entries are about what needs attention, and say what to do. --verbose prints all numbers.\n"
-        "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
-        "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
-        "process may not be counted yet. aoticache-stat(1) explains every number.",
+    .details = "Lines below the entries report what needs attention, and what to do. --verbose prints all numbers.\n"
+               "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
+               "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
+               "process may not be counted yet. aoticache-stat(1) explains every number.",
 };
 
 /* Reports options that cannot be combined. */
@@ -153,24 +152,26 @@ static int check_combination(const aoticache_cli *cli, stat_request *request)
     if (cli->json && set_form(cli, request, STAT_FORM_JSON, "--json") != AOTICACHE_CLI_EXIT_OK)
         return AOTICACHE_CLI_EXIT_USAGE;
     if (topics > 1 && request->form != STAT_FORM_JSON && is_table)
-        return aoticache_cli_usage_error(cli, "--by, --entries and --history are three tables: choose one, or --json");
+        return aoticache_cli_usage_error(cli,
+                                         "--by, --entries and --history print three tables: choose one, or --json");
     if (topics > 0 && (request->form == STAT_FORM_HTML || request->form == STAT_FORM_WATCH))
-        return aoticache_cli_usage_error(cli, "%s has its own tables: it does not go with --by, --entries, --history",
+        return aoticache_cli_usage_error(cli, "%s has its own tables: it excludes --by, --entries and --history",
                                          request->form_option);
     if (request->by_group && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
         return aoticache_cli_usage_error(cli,
-                                         "only the totals have a history, sums by %s have none: %s does not go "
-                                         "with --by; --zero counts from now on, and 'aoticache ls --used-since "
-                                         "AGE' lists what was used since then",
+                                         "only the totals have a history, sums by %s do not: %s and --by exclude each "
+                                         "other; --zero counts from now on, and 'aoticache ls --used-since AGE' lists "
+                                         "the kernels used since then",
                                          stat_kind_names[request->by], request->since_option);
     if (request->sort != NULL && !request->by_group)
-        return aoticache_cli_usage_error(cli, "--sort goes with --by");
+        return aoticache_cli_usage_error(cli, "--sort requires --by");
     if (request->form == STAT_FORM_PROMETHEUS && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_cli_usage_error(cli, "--prometheus counts since the cache was made: %s does not go with it",
+        return aoticache_cli_usage_error(cli, "--prometheus counts since the cache was made: it excludes %s",
                                          request->since_option);
     if (request->form == STAT_FORM_WATCH && !isatty(STDOUT_FILENO))
-        return aoticache_cli_usage_error(cli, "--watch needs a terminal, and standard output is none; --json or --csv "
-                                              "print once");
+        return aoticache_cli_usage_error(cli,
+                                         "--watch needs a terminal, but standard output is not one; --json or --csv "
+                                         "print once");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -236,7 +237,7 @@ static int zero_statistics(const aoticache_cli *cli, aoticache_cache *cache)
     aoticache_status status = aoticache_cache_zero_statistics(cache, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, &error);
-    aoticache_cli_note(cli, "counting anew from here on; --all shows everything");
+    aoticache_cli_note(cli, "counting from zero now; --all shows everything");
     return AOTICACHE_CLI_EXIT_OK;
 }
 

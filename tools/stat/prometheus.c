@@ -71,7 +71,7 @@ static void expose_contents(const metrics *of)
                                     (double)statistics->bytes);
     aoticache_cli_exposition_single(of->to, "index_bytes", "gauge", "Bytes of the index and its log.",
                                     (double)disk->index_bytes);
-    aoticache_cli_exposition_single(of->to, "quarantine_files", "gauge", "Damaged files that were set aside.",
+    aoticache_cli_exposition_single(of->to, "quarantine_files", "gauge", "Damaged files in quarantine.",
                                     (double)disk->quarantine_files);
     aoticache_cli_exposition_single(of->to, "quarantine_bytes", "gauge", "Bytes of these files.",
                                     (double)disk->quarantine_bytes);
@@ -97,10 +97,10 @@ static void expose_limits(const metrics *of)
     const double share = min_free.share * (double)of->view->disk.filesystem_bytes;
     const double least = (double)min_free.number;
     if (bytes > 0)
-        aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.",
+        aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Limit of the cache's size, in bytes.",
                                         (double)bytes);
     if (entries > 0)
-        aoticache_cli_exposition_single(of->to, "limit_entries", "gauge", "Entries that the cache keeps itself below.",
+        aoticache_cli_exposition_single(of->to, "limit_entries", "gauge", "Limit of the cache's entries.",
                                         (double)entries);
     if (age > 0)
         aoticache_cli_exposition_single(of->to, "limit_age_seconds", "gauge",

@@ -54,7 +54,8 @@ static aoticache_status read_s3_url(http_connection *connection, const char *url
     while (prefix_length > 0 && rest[prefix_length - 1] == '/')
         prefix_length--;
     if (bucket_length == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no bucket: s3://BUCKET/PREFIX?region=...");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "the URL has no bucket: s3://BUCKET/PREFIX?region=...");
     char *endpoint = query_value(question != NULL ? question + 1 : NULL, "endpoint");
     char *region = query_value(question != NULL ? question + 1 : NULL, "region");
     int length = -1;
@@ -82,7 +83,7 @@ static aoticache_status read_url(http_connection *connection, const char *url, a
     if (strncmp(url, "s3://", 5) == 0)
         return read_s3_url(connection, url, ret_error);
     if (strchr(url, '?') != NULL || strchr(url, '#') != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a URL of a folder has neither '?' nor '#'");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the URL of a directory must not contain '?' or '#'");
     size_t length = strlen(url);
     while (length > 0 && url[length - 1] == '/')
         length--;
@@ -142,14 +143,14 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     /* libcurl opens this file when it starts, with the rights of the program, and no option prevents that. */
     if (http_has_callers_environment() && getenv("SSLKEYLOGFILE") != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "SSLKEYLOGFILE is set for a program that runs with other rights than its caller's, "
-                                   "and libcurl would write to that file with these rights; start it without the "
-                                   "variable");
+                                   "SSLKEYLOGFILE is set, but this program runs with other rights than its "
+                                   "caller's, and libcurl would write to that file with these rights; start it "
+                                   "without the variable");
     pthread_once(&once, start_curl);
     http_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL || global != CURLE_OK || (connection->curl = curl_easy_init()) == NULL) {
         free(connection);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "libcurl cannot be started");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "cannot start libcurl");
     }
     connection->connect_timeout_ms = settings->connect_timeout_ms;
     connection->continues = settings->continues;
@@ -158,10 +159,9 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     if (status == AOTICACHE_OK && (!read_secrets(connection, settings) || !copy_files(connection, settings)))
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (status == AOTICACHE_OK && connection->sigv4 != NULL && connection->userpwd == NULL)
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                "no key for S3: set user= and secret-file= or secret-env=, or AWS_ACCESS_KEY_ID and "
-                                "AWS_SECRET_ACCESS_KEY");
+        status = aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                     "no access key for S3: set user= and secret-file= or secret-env=, or "
+                                     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     if (status == AOTICACHE_OK)
         *ret_connection = connection;
     else
@@ -205,7 +205,7 @@ static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t
         return AOTICACHE_OK;
     return status == AOTICACHE_IO
                ? aoticache_error_set(ret_error, status, "%s", detail.message)
-               : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
+               : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not report its time");
 }
 
 const aoticache_remote_module *aoticache_remote_module_1(void)

@@ -12,8 +12,8 @@
 /* The requests to which a row applies. */
 enum { GETS = 1 << HTTP_GET, HEADS = 1 << HTTP_HEAD, READS = GETS | HEADS, PUTS = 1 << HTTP_PUT, ALL = 0xff };
 
-#define NO_FOLDER "the server has no folder for it"
-#define MAKE_FOLDER "create it there, or let the server create folders (nginx: create_full_put_path on)"
+#define NO_FOLDER "the server has no directory for it"
+#define MAKE_FOLDER "create it there, or let the server create directories (nginx: create_full_put_path on)"
 
 static const struct row {
     long code;
@@ -23,29 +23,30 @@ static const struct row {
     const char *remedy;
 } rows[] = {
     {400, HEADS, AOTICACHE_NOT_FOUND, "", NULL},
-    {401, ALL, AOTICACHE_DENIED, "the server does not know who asks", "look at user= and secret-file= or secret-env="},
-    {403, READS, AOTICACHE_NOT_FOUND, "nothing is there, or this user may not read it",
-     "for S3, the right s3:ListBucket tells the two apart"},
-    {403, ALL, AOTICACHE_DENIED, "the server refuses", "this user may not write"},
+    {401, ALL, AOTICACHE_DENIED, "authentication failed", "check user= and secret-file= or secret-env="},
+    {403, READS, AOTICACHE_NOT_FOUND, "not found, or this user may not read it",
+     "for S3, the permission s3:ListBucket distinguishes the two"},
+    {403, ALL, AOTICACHE_DENIED, "the server denies access", "this user may not write"},
     {404, READS, AOTICACHE_NOT_FOUND, "", NULL},
     {404, PUTS, AOTICACHE_DENIED, NO_FOLDER, MAKE_FOLDER},
     {404, ALL, AOTICACHE_NOT_FOUND, "", NULL},
-    {405, HEADS, AOTICACHE_NOT_FOUND, "the server has no HEAD", NULL},
+    {405, HEADS, AOTICACHE_NOT_FOUND, "the server does not support HEAD", NULL},
     {405, ALL, AOTICACHE_DENIED, "the server does not allow this kind of request", NULL},
-    {407, ALL, AOTICACHE_DENIED, "the proxy does not know who asks", NULL},
+    {407, ALL, AOTICACHE_DENIED, "the proxy requires authentication", NULL},
     {409, PUTS, AOTICACHE_DENIED, NO_FOLDER, MAKE_FOLDER},
     {410, ALL, AOTICACHE_NOT_FOUND, "", NULL},
-    {411, ALL, AOTICACHE_DENIED, "the server does not see the length of the request", NULL},
-    {412, PUTS, AOTICACHE_LOCKED, "it has changed there meanwhile", NULL},
-    {413, PUTS, AOTICACHE_UNSUPPORTED, "the server takes no object of this size", NULL},
-    {429, ALL, AOTICACHE_IO, "the server has too much to do", NULL},
-    {500, PUTS, AOTICACHE_DENIED, "the server fails", "nginx does where create_full_put_path is off"},
-    {500, ALL, AOTICACHE_DENIED, "the server fails", NULL},
-    {501, HEADS, AOTICACHE_NOT_FOUND, "the server has no HEAD", NULL},
-    {501, ALL, AOTICACHE_DENIED, "the server cannot do this", NULL},
-    {502, ALL, AOTICACHE_IO, "the server behind this one does not answer", NULL},
-    {503, ALL, AOTICACHE_IO, "the server has too much to do", NULL},
-    {504, ALL, AOTICACHE_IO, "the server behind this one does not answer in time", NULL},
+    {411, ALL, AOTICACHE_DENIED, "the server requires the length of the request", NULL},
+    {412, PUTS, AOTICACHE_LOCKED, "it was changed there by another machine", NULL},
+    {413, PUTS, AOTICACHE_UNSUPPORTED, "the server does not accept objects of this size", NULL},
+    {429, ALL, AOTICACHE_IO, "the server is overloaded", NULL},
+    {500, PUTS, AOTICACHE_DENIED, "internal error of the server",
+     "nginx fails like this if create_full_put_path is off"},
+    {500, ALL, AOTICACHE_DENIED, "internal error of the server", NULL},
+    {501, HEADS, AOTICACHE_NOT_FOUND, "the server does not support HEAD", NULL},
+    {501, ALL, AOTICACHE_DENIED, "the server does not support this", NULL},
+    {502, ALL, AOTICACHE_IO, "the server behind the proxy does not respond", NULL},
+    {503, ALL, AOTICACHE_IO, "the server is overloaded", NULL},
+    {504, ALL, AOTICACHE_IO, "the server behind the proxy does not respond in time", NULL},
     {507, PUTS, AOTICACHE_DENIED, "the server has no space left", NULL},
 };
 
@@ -56,15 +57,16 @@ static const struct code {
     const char *words;
 } codes[] = {
     {"AccessDenied", AOTICACHE_OK, NULL}, /* as the table's row */
-    {"AuthorizationHeaderMalformed", AOTICACHE_DENIED, "the region of the URL is not the bucket's"},
+    {"AuthorizationHeaderMalformed", AOTICACHE_DENIED, "the region of the URL is not that of the bucket"},
     {"ConditionalRequestConflict", AOTICACHE_LOCKED, "it is being changed there"},
-    {"EntityTooLarge", AOTICACHE_UNSUPPORTED, "the server takes no object of this size"},
+    {"EntityTooLarge", AOTICACHE_UNSUPPORTED, "the server does not accept objects of this size"},
     {"ExpiredToken", AOTICACHE_DENIED, "the session's token has expired"},
     {"InvalidAccessKeyId", AOTICACHE_DENIED, "the server does not know this access key"},
     {"NoSuchBucket", AOTICACHE_DENIED, "the bucket does not exist"},
-    {"PermanentRedirect", AOTICACHE_DENIED, "the region or the endpoint of the URL is not the bucket's"},
-    {"RequestTimeTooSkewed", AOTICACHE_DENIED, "this machine's clock and the server's are too far apart"},
-    {"SignatureDoesNotMatch", AOTICACHE_DENIED, "the secret key is not the access key's, or the region is another"},
+    {"PermanentRedirect", AOTICACHE_DENIED, "the region or the endpoint of the URL is not that of the bucket"},
+    {"RequestTimeTooSkewed", AOTICACHE_DENIED, "the clocks of this machine and the server differ too much"},
+    {"SignatureDoesNotMatch", AOTICACHE_DENIED,
+     "the secret key does not belong to the access key, or the region is wrong"},
 };
 
 /* Returns the row of a code in the page of S3's answer, or NULL. */
@@ -108,8 +110,7 @@ aoticache_status http_judge(const http_connection *connection, http_method metho
     }
     return answer->code >= 300 && answer->code < 400 && answer->code != 304
                ? aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                     "the server leads elsewhere (HTTP status %ld), and that is not followed",
+                                     "the server redirects (HTTP status %ld), and redirects are not followed",
                                      answer->code)
-               : aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server answers with HTTP status %ld",
-                                     answer->code);
+               : aoticache_error_set(ret_error, AOTICACHE_DENIED, "unexpected HTTP status %ld", answer->code);
 }

@@ -44,7 +44,8 @@ static aoticache_status try_conditions(http_connection *connection, uint32_t tim
     return connection->conditions == HTTP_HONOURED
                ? AOTICACHE_OK
                : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "the server ignores If-None-Match and If-Match of a PUT, so it has no leases");
+                                     "the server ignores If-None-Match and If-Match of a PUT, so leases are not "
+                                     "supported");
 }
 
 /* The state of a lease. */
@@ -132,7 +133,7 @@ aoticache_status http_acquire(void *opaque, const char *name, const char *token,
     if (status != AOTICACHE_OK)
         return status;
     if (lease.size > 0 && !is_of(&lease, token) && !lease.has_expired)
-        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "another machine has it");
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "another machine holds the lease");
     const int length = snprintf(text, sizeof text, "%s %u %llu\n", token, ttl_ms, (unsigned long long)http_now_ms());
     if (length < 0 || (size_t)length >= sizeof text)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the token is too long");

@@ -342,7 +342,7 @@ aoticache_status http_request(http_connection *connection, http_method method, c
     if (result == CURLE_OUT_OF_MEMORY)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (answer->is_too_large)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the response has more bytes than allowed");
     if (answer->is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the download was cancelled");
     if (result != CURLE_OK && answer->page_bytes <= MOST_OF_A_PAGE)

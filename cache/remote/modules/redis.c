@@ -68,7 +68,7 @@ static bool read_number(const char *text, unsigned long most, unsigned long *ret
 static aoticache_status bad_url(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "the URL is not redis[s]://HOST[:PORT][/DATABASE] or unix:/PATH[?db=DATABASE]");
+                               "the URL must be redis[s]://HOST[:PORT][/DATABASE] or unix:/PATH[?db=DATABASE]");
 }
 
 static aoticache_status read_socket_url(redis_connection *connection, const char *path, aoticache_error *ret_error)
@@ -129,9 +129,9 @@ static aoticache_status wait_for(redis_connection *connection, short events, int
         if (ready > 0)
             return AOTICACHE_OK;
         if (left <= 0)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "no answer in time");
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "the server does not respond in time");
         if (ready < 0 && errno != EINTR)
-            return aoticache_error_set_errno(ret_error, errno, "cannot wait for an answer");
+            return aoticache_error_set_errno(ret_error, errno, "cannot wait for a response");
         if (connection->continues != NULL && !connection->continues(connection->continues_user))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped");
     }
@@ -208,13 +208,13 @@ static aoticache_status receive(redis_connection *connection, uint64_t max_bytes
         if (status != AOTICACHE_OK)
             return status;
         if (have == 0 && strchr("+-:$", piece[0]) == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "not a Redis server");
         have += got;
         if (have > max_bytes + 1024)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "the response has more bytes than allowed");
         if (redisReaderFeed(connection->context->reader, piece, got) != REDIS_OK ||
             redisReaderGetReply(connection->context->reader, &reply) != REDIS_OK)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "not a Redis server");
     }
     *ret_reply = reply;
     return AOTICACHE_OK;
@@ -441,7 +441,7 @@ static aoticache_status write_version(const char *bytes, size_t size, char *ret_
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int length = 0;
     if (EVP_Digest(bytes, size, digest, &length, EVP_sha1(), NULL) != 1 || 2 * length != VERSION_DIGITS)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "a digest cannot be computed");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "cannot compute a digest");
     for (unsigned int i = 0; i < length; i++)
         snprintf(ret_version + (size_t)2 * i, 3, "%02x", digest[i]);
     return AOTICACHE_OK;
@@ -453,7 +453,7 @@ static aoticache_status pass_on(const redisReply *reply, aoticache_remote_sink_f
     if (reply->type == REDIS_REPLY_NIL)
         return AOTICACHE_NOT_FOUND;
     if (reply->type != REDIS_REPLY_STRING)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than a text");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "unexpected response: expected a string");
     if (ret_version != NULL && write_version(reply->str, reply->len, ret_version, ret_error) != AOTICACHE_OK)
         return AOTICACHE_NO_MEMORY;
     return sink(user, reply->str, reply->len)
@@ -481,9 +481,9 @@ static aoticache_status yes_or(aoticache_status no, redisReply *reply, aoticache
 {
     aoticache_status status = AOTICACHE_OK;
     if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_NIL && reply->type != REDIS_REPLY_STATUS)
-        status = aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than yes or no");
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "unexpected response: expected yes or no");
     else if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0))
-        status = no == AOTICACHE_LOCKED ? aoticache_error_set(ret_error, no, "another machine has it") : no;
+        status = no == AOTICACHE_LOCKED ? aoticache_error_set(ret_error, no, "another machine holds the lease") : no;
     freeReplyObject(reply);
     return status;
 }
@@ -571,7 +571,7 @@ static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t
         *ret_unix_ms =
             strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
     else
-        status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
+        status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not report its time");
     freeReplyObject(reply);
     return status;
 }
@@ -599,7 +599,7 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
     while (status == AOTICACHE_OK && !(have > 4 && memcmp(answer + have - 4, ":1\r\n", 4) == 0)) {
         size_t got = 0;
         if (have == sizeof answer || (have > 0 && answer[0] != '*'))
-            status = aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server lets nobody subscribe");
+            status = aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server does not allow subscribing");
         else
             status = receive_some(connection, answer + have, sizeof answer - have, &got, ret_error);
         have += status == AOTICACHE_OK ? got : 0;

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WANTS_PASSWORD "it wants a password: secret-file= or secret-env="
-#define HAS_NO_PASSWORD "it has no password: take secret-file= or secret-env= away"
+#define WANTS_PASSWORD "it requires a password: set secret-file= or secret-env="
+#define HAS_NO_PASSWORD "it has no password: remove secret-file= or secret-env="
 #define NO_RIGHT "this user may not do that (docs/remotes.md has the access list)"
-#define OF_A_CLUSTER "it is one of a cluster: a remote is one server, or a proxy of the cluster"
+#define OF_A_CLUSTER "it is a node of a cluster: use a single server, or a proxy of the cluster"
 
 static const struct row {
     const char *word;
@@ -25,23 +25,23 @@ static const struct row {
 } rows[] = {
     {"NOAUTH", AOTICACHE_DENIED, false, WANTS_PASSWORD},
     {"unauthenticated", AOTICACHE_DENIED, false, WANTS_PASSWORD}, /* for a large SET */
-    {"WRONGPASS", AOTICACHE_DENIED, true, "look at user= and secret-file= or secret-env="},
+    {"WRONGPASS", AOTICACHE_DENIED, true, "check user= and secret-file= or secret-env="},
     {"NOPERM", AOTICACHE_DENIED, false, NO_RIGHT},
-    {"ERR invalid password", AOTICACHE_DENIED, true, "look at secret-file= or secret-env="},
+    {"ERR invalid password", AOTICACHE_DENIED, true, "check secret-file= or secret-env="},
     {"ERR Client sent AUTH", AOTICACHE_DENIED, false, HAS_NO_PASSWORD},
     {"ERR AUTH", AOTICACHE_DENIED, false, HAS_NO_PASSWORD},
     {"The user executing the script can't", AOTICACHE_DENIED, false, NO_RIGHT},
-    {"READONLY", AOTICACHE_DENIED, true, "it is a replica, which takes no writes"},
-    {"OOM", AOTICACHE_DENIED, false, "it has no memory left: maxmemory, and maxmemory-policy allkeys-lru"},
-    {"MISCONF", AOTICACHE_DENIED, false, "it cannot save to its disk, and takes no writes"},
-    {"NOREPLICAS", AOTICACHE_DENIED, false, "it has too few replicas, and takes no writes"},
+    {"READONLY", AOTICACHE_DENIED, true, "it is a replica, which does not accept writes"},
+    {"OOM", AOTICACHE_DENIED, false, "it is out of memory: check maxmemory, and set maxmemory-policy allkeys-lru"},
+    {"MISCONF", AOTICACHE_DENIED, false, "it cannot save to its disk, and does not accept writes"},
+    {"NOREPLICAS", AOTICACHE_DENIED, false, "it has too few replicas, and does not accept writes"},
     {"MOVED", AOTICACHE_DENIED, false, OF_A_CLUSTER},
     {"CROSSSLOT", AOTICACHE_DENIED, false, OF_A_CLUSTER},
     {"ASK", AOTICACHE_DENIED, false, OF_A_CLUSTER},
-    {"CLUSTERDOWN", AOTICACHE_IO, true, "its cluster does not work"},
+    {"CLUSTERDOWN", AOTICACHE_IO, true, "its cluster is down"},
     {"MASTERDOWN", AOTICACHE_IO, true, "it is a replica without its primary"},
-    {"LOADING", AOTICACHE_IO, false, "it is reading its data"},
-    {"BUSY", AOTICACHE_IO, false, "a script of somebody else runs there"},
+    {"LOADING", AOTICACHE_IO, false, "it is loading its data"},
+    {"BUSY", AOTICACHE_IO, false, "it is running a script of another client"},
     {"TRYAGAIN", AOTICACHE_IO, false, "try again"},
 };
 
@@ -71,5 +71,5 @@ aoticache_status redis_judge_error(const char *text, bool *ret_connects_anew, ao
     for (char *c = words; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
             *c = '?';
-    return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server answers: %s", words);
+    return aoticache_error_set(ret_error, AOTICACHE_DENIED, "unexpected response: %s", words);
 }

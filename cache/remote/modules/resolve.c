@@ -100,7 +100,7 @@ aoticache_status resolve(const char *host, uint32_t timeout_ms, resolved_address
         return AOTICACHE_OK;
     }
     if (goes_on_still())
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "the name server still does not answer");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the name server still does not respond");
     struct question *question = make_question(host);
     if (question == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
@@ -111,7 +111,7 @@ aoticache_status resolve(const char *host, uint32_t timeout_ms, resolved_address
         code = 0;
     if (gai_error(&question->query) == EAI_INPROGRESS) {
         leave(question);
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "the name server does not answer in time");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the name server does not respond in time");
     }
     code = gai_error(&question->query);
     *ret_count = code == 0 ? take_addresses(question->query.ar_result, ret_addresses) : 0;

@@ -71,7 +71,7 @@ static aoticache_status go_on(tls_session *session, int result, const char *doin
         return fail(doing, ret_error);
     ERR_clear_error();
     return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "TLS: the server's certificate is not believed: %s (ca-file=PATH)",
+                               "TLS: the server's certificate is not trusted: %s (ca-file=PATH)",
                                X509_verify_cert_error_string(verdict));
 }
 
@@ -99,7 +99,7 @@ static SSL_CTX *make_context(const tls_files *files, aoticache_error *ret_error)
     const char *ca_file = files->authorities;
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (context == NULL) {
-        fail("cannot begin", ret_error);
+        fail("cannot start", ret_error);
         return NULL;
     }
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
@@ -112,11 +112,11 @@ static SSL_CTX *make_context(const tls_files *files, aoticache_error *ret_error)
         return context;
     ERR_clear_error();
     aoticache_error_set(ret_error, AOTICACHE_IO,
-                        has_own ? "TLS: no certificates can be read in %s"
-                                : "TLS: the client's certificate in %s, and its key, cannot be used",
+                        has_own ? "TLS: cannot read certificates in %s"
+                                : "TLS: cannot use the client's certificate in %s and its key",
                         !has_own          ? files->certificate
                         : ca_file != NULL ? ca_file
-                                          : "the system's folder");
+                                          : "the system's directory");
     SSL_CTX_free(context);
     return NULL;
 }
@@ -129,16 +129,16 @@ static aoticache_status begin(tls_session *session, const char *host, aoticache_
     if (session->ssl == NULL || session->in == NULL || session->out == NULL) {
         BIO_free(session->in);
         BIO_free(session->out);
-        return fail("cannot begin", ret_error);
+        return fail("cannot start", ret_error);
     }
     SSL_set_bio(session->ssl, session->in, session->out);
     if (!set_name(session->ssl, host))
-        return fail("cannot begin", ret_error);
+        return fail("cannot start", ret_error);
     for (;;) {
         const int result = SSL_connect(session->ssl);
         if (result == 1)
             return send_pending(session, ret_error);
-        aoticache_status status = go_on(session, result, "cannot agree with the server", ret_error);
+        aoticache_status status = go_on(session, result, "handshake failed", ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }

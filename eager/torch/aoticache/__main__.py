@@ -78,12 +78,12 @@ def make_parser() -> argparse.ArgumentParser:
         "aoticache-gc and aoticache-stat, and ls, show, why, run, warm and the like are commands of aoticache, which "
         "'python -m aoticache help' lists.",
     )
-    parser.add_argument("--cache-dir", help="the cache's directory; else $AOTICACHE_DIR and what follows it")
+    parser.add_argument("--cache-dir", help="the cache directory; default $AOTICACHE_DIR, the configuration, ~/.cache/aoticache")
     parser.add_argument("--json", action="store_true", help="print JSON")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("doctor", help="what there is and what is missing; exit status 1: it fails")
+    command = commands.add_parser("doctor", help="check what is installed and what is missing; exit status 1: a check fails")
     command.set_defaults(run=doctor)
-    command = commands.add_parser("stats", help="what the cache has, and what all processes did with it")
+    command = commands.add_parser("stats", help="statistics of the cache, over all processes")
     command.set_defaults(run=stats)
     command = commands.add_parser("enable-check", help="whether operators can be served; exit status 1: not all")
     command.add_argument("operators", nargs="+", metavar="OPERATOR", help='"aten::abs", "aten::add.Tensor"')
@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("program", metavar="FILE", help="an exported program")
     command.add_argument("--name", help="the name to store program and weights under")
     command.add_argument("--frozen", action="store_true", help="compile the weights in")
-    command.add_argument("--replace", action="store_true", help="even if the name is stored already")
+    command.add_argument("--replace", action="store_true", help="replace a program that is stored under the name")
     command.add_argument(
         "--import", dest="imports", metavar="MODULE", action="append", default=[], help="a module with custom operators"
     )

@@ -70,7 +70,7 @@ class Digest:
         try:
             self._value(value)
         except RecursionError:
-            raise NotDigestible(f"{_name(value)} refers to too much to be digested") from None
+            raise NotDigestible(f"{_name(value)} refers to too many objects for a digest") from None
         return self
 
     def hex(self) -> str:
@@ -250,7 +250,7 @@ class Digest:
         modules = []
         named = set(code.co_names)
         if unseen := named & UNSEEN:
-            raise NotDigestible(f"{_name(function)} calls {sorted(unseen)[0]}, which reads what no digest has")
+            raise NotDigestible(f"{_name(function)} calls {sorted(unseen)[0]}, which reads values that no digest covers")
         for name in sorted(_names_of_globals(code)):
             value = function.__globals__.get(name, built_in.get(name, NotImplemented))
             self._text("global", name)

@@ -131,7 +131,7 @@ def prepare(cache: _caches.Cache, settings: Settings, *, compile: bool) -> Bridg
     if compile:
         compiler = find_compiler(settings)
         if compiler is None:
-            raise AoticacheError("there is no C++ compiler (c++, g++, clang++ or $CXX)", "NOT_FOUND")
+            raise AoticacheError("no C++ compiler (c++, g++, clang++ or $CXX)", "NOT_FOUND")
         extra = (settings.cxx or os.environ.get("CXX") or compiler).split()[1:]
         words = _library.strings(command(compiler, include, extra))
     path, artifact = ctypes.create_string_buffer(4096), c_void_p()

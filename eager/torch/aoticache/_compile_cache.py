@@ -140,7 +140,7 @@ def version_is_known() -> bool:
     if is_known(version):
         return True
     known = ", ".join(known_versions())
-    warn_once("compile-install", f"aoticache: the compile cache knows PyTorch {known}; {version} compiles by itself")
+    warn_once("compile-install", f"aoticache: the compile cache supports PyTorch {known}; {version} compiles without it")
     return False
 
 

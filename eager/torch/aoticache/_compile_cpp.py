@@ -142,8 +142,8 @@ class Cpp:
             return
         warn_once(
             "compile-no-compiler",
-            f"aoticache: there is no C++ compiler here, and the cache {self.state.records.cache.directory} has not what "
-            f"this program needs ({question.arguments['name']}, for this CPU and PyTorch): fill it on a machine with one",
+            f"aoticache: no C++ compiler here, and the cache {self.state.records.cache.directory} lacks "
+            f"what this program needs ({question.arguments['name']}, for this CPU and PyTorch): fill it on a machine with a compiler",
         )
         self.search.__wrapped__((None,))  # raises PyTorch's own error
         self.compile_really(builder)
@@ -450,7 +450,7 @@ def load_worker(state: State) -> Any:
         path = state.records.library.home / "share" / "aoticache" / "worker.py"
         spec = importlib.util.spec_from_file_location("_aoticache_worker", path)
         if spec is None or spec.loader is None or not path.is_file():
-            raise AoticacheError(f"{path} is not there: what compiled code requires is unknown", "NOT_FOUND")
+            raise AoticacheError(f"{path} is missing: the requirements of compiled code are unknown", "NOT_FOUND")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         _worker = module

@@ -236,7 +236,7 @@ def install(state: State) -> None:
         if cls.backend_override_cls is not None or not switch_on(state, importlib.import_module(module_name), option):
             warn_once(
                 f"compile-decided-{kind}",
-                f"aoticache: {module_name}.{option} is set or {name} has a backend already; {kind} goes there",
+                f"aoticache: {module_name}.{option} is set, or {name} already has a backend; {kind} goes there",
             )
             continue
         state.patches.replace(cls, "backend_override_cls", make_backend(state, flights, kind))

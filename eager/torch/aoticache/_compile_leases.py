@@ -142,7 +142,7 @@ class Flights:
         try:
             lease, is_in_vain = take(self._path(question(key)), seconds)
         except (AoticacheError, OSError, ValueError) as error:
-            _caches.log.info("graphs are compiled by each process: there are no leases here: %s", error)
+            _caches.log.info("graphs are compiled by each process: leases are not available here: %s", error)
             self.limit = 0
             return False
         if lease is not None:
@@ -150,7 +150,7 @@ class Flights:
                 self._held[kind, key] = lease
             scopes[-1].append((kind, key))
         elif is_in_vain and seconds:
-            _caches.log.info("another process has compiled a graph for more than %g s; nobody waits for it", seconds)
+            _caches.log.info("another process has compiled a graph for more than %g s; processes no longer wait for it", seconds)
             self.limit = 0
         return lease is not None or not is_in_vain
 

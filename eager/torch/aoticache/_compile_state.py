@@ -62,8 +62,8 @@ class State:
             self.count(kind, "refused")
             warn_once(
                 f"compile-{kind}",
-                f"aoticache: the cache {self.records.cache.directory} does not serve {kind} ({error}); PyTorch compiles by "
-                "itself",
+                f"aoticache: the cache {self.records.cache.directory} does not serve {kind} ({error}); PyTorch compiles "
+                "without it",
             )
 
     # ---- environments ----

@@ -37,7 +37,7 @@ def findings() -> Iterator[Finding]:
         return
     yield Finding(OK, "library", f"{library.version} ({library.path})")
     if not library.has_binding():
-        yield Finding(FAILED, "library", "it has no binding for PyTorch: it is of an older version")
+        yield Finding(FAILED, "library", "it has no binding for PyTorch: it is an older version")
     yield from _check_files(library)
     yield from _check_cache()
     yield from _check_torch(library)
@@ -48,7 +48,7 @@ def _check_files(library: _library.Library) -> Iterator[Finding]:
     if worker.is_file():
         yield Finding(OK, "worker", str(worker))
     else:
-        yield Finding(FAILED, "worker", f"{worker} is not there: nothing can be compiled; set AOTICACHE_HOME")
+        yield Finding(FAILED, "worker", f"{worker} is missing: nothing can be compiled; set AOTICACHE_HOME")
 
 
 def _check_cache() -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _check_cache() -> Iterator[Finding]:
     free = shutil.disk_usage(cache.directory).free
     text = f"{cache.directory}, {free / 1e9:.1f} GB free"
     if cache.read_only:
-        yield Finding(MISSING, "cache", f"{text}; it cannot be written: what is compiled is lost with the process")
+        yield Finding(MISSING, "cache", f"{text}; it cannot be written: compiled kernels are lost when the process ends")
     else:
         yield Finding(OK, "cache", text)
 
@@ -77,7 +77,7 @@ def _check_torch(library: _library.Library) -> Iterator[Finding]:
     try:
         import torch
     except Exception as error:  # noqa: BLE001 - a broken installation fails in many ways
-        yield Finding(FAILED, "PyTorch", f"{version} is installed and cannot be imported: {error}")
+        yield Finding(FAILED, "PyTorch", f"{version} is installed, but cannot be imported: {error}")
         return
     gpu = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU"
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {gpu}, {torch.get_num_threads()} threads")
@@ -90,12 +90,12 @@ def _check_torch(library: _library.Library) -> Iterator[Finding]:
 def _check_compile_cache(version: str) -> Iterator[Finding]:
     if not _compile_cache.is_known(version):
         known = ", ".join(_compile_cache.known_versions())
-        yield Finding(MISSING, "torch.compile", f"PyTorch {version} compiles by itself; the compile cache knows {known}")
+        yield Finding(MISSING, "torch.compile", f"PyTorch {version} compiles without the cache; the compile cache supports {known}")
         return
     if _compile_cache.is_installed():
         yield Finding(OK, "torch.compile", "the compile cache is installed")
     elif (missing := _compile_cache.missing_function()) is not None:
-        yield Finding(MISSING, "torch.compile", f"this PyTorch compiles by itself: it has no {missing}")
+        yield Finding(MISSING, "torch.compile", f"this PyTorch compiles without the cache: it has no {missing}")
     else:
         how = "aoticache.install_compile_cache(), or AOTICACHE_COMPILE_CACHE=1 with the package installed"
         yield Finding(OK, "torch.compile", f"it can be served: {how}")
@@ -115,7 +115,7 @@ def _check_bridge() -> Iterator[Finding]:
             yield Finding(
                 MISSING,
                 "bridge",
-                "not in the cache, and there is no C++ compiler (c++, g++, clang++ or $CXX): the stable C interface is "
+                "not in the cache, and no C++ compiler (c++, g++, clang++ or $CXX): the stable C interface is "
                 "used, which cannot serve operators with numbers among their arguments",
             )
         else:

@@ -58,13 +58,13 @@ def create(library: _library.Library, nodes: str, device: str, name: str) -> Exe
         except (RuntimeError, AttributeError, TypeError) as error:
             reason = str(error).strip().split("\n")[0].split(". ")[0]
             raise AoticacheError(
-                f"{name}: the model calls operators by name, which PyTorch cannot do here: {reason}; import first what "
-                "registers them",
+                f"{name}: the model calls operators by name, which PyTorch cannot do here: {reason}; first import the "
+                "module that registers them",
                 "UNSUPPORTED",
             ) from error
     handle = _load(path).aoticache_executor_taken()
     if not handle:
-        raise AoticacheError(f"{name}: PyTorch {torch.__version__} gave no proxy executor", "UNSUPPORTED")
+        raise AoticacheError(f"{name}: PyTorch {torch.__version__} returned no proxy executor", "UNSUPPORTED")
     return Executor(runner, int(handle))
 
 

@@ -51,7 +51,7 @@ def make(operator: Any, dispatch_key: str) -> Any:
         if unpack is None:
             raise AoticacheError(
                 f"its argument {argument.name!r} is of type {kind}, which the stable C interface does not pass; the "
-                "bridge can, for which a C++ compiler is needed",
+                "bridge can, but needs a C++ compiler",
                 "UNSUPPORTED",
             )
         arguments.append((argument.name if argument.kwarg_only else "", unpack))

@@ -514,7 +514,7 @@ def configured(library: Library, setting: str) -> str:
     library.call("aoticache_config_read", Logger(), ctypes.byref(config))
     try:
         if library.get("aoticache_config_name_parse", encode(setting), ctypes.byref(name), None) != 0:
-            raise AoticacheError(f"{library.path} knows no setting {setting!r}", "UNSUPPORTED")
+            raise AoticacheError(f"{library.path} does not know the setting {setting!r}", "UNSUPPORTED")
         found: ConfigSetting = library.get("aoticache_config_get", config, name)
         return os.fsdecode(found.text)
     finally:

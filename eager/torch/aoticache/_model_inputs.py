@@ -172,8 +172,8 @@ def tensors_among(leaves: Sequence[tuple[str, Any]], arguments: Sequence[str | N
 
     if arguments is None and len(leaves) != count:
         raise AoticacheError(
-            f"the package was exported with {len(leaves) - count} arguments that are compiled in (numbers, flags, texts, None), "
-            "and does not say with which values, so a call with others would be answered wrongly: call run() with the list of "
+            f"the package was exported with {len(leaves) - count} arguments that are compiled in (numbers, flags, strings, None), "
+            "but does not contain their values, so a call with others would be answered wrongly: call run() with the list of "
             "its tensors, or compile the model with aoticache.compile()",
             "UNSUPPORTED",
         )
@@ -197,7 +197,7 @@ def check_constant(where: str, value: Any, known: str) -> None:
         given = f"a {type(value).__name__}"
     if given != known:
         raise AoticacheError(
-            f"{where} is {given}; the model was compiled for {known}, which is part of its code: compile it for that value too",
+            f"{where} is {given}; the model was compiled for {known}, which is part of its code: also compile it for that value",
             "INVALID",
         )
 

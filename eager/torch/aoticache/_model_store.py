@@ -92,7 +92,7 @@ class Contents:
             if document["format"] != FORMAT:
                 raise AoticacheError(
                     f"{path}: the model was stored by another version of libaoticache, in format {document['format']}, which is "
-                    "not known here; compile it again",
+                    "unknown; compile it again",
                     "UNSUPPORTED",
                 )
             constants = [
@@ -211,9 +211,9 @@ def read_safetensors(path: str) -> dict[str, Any]:
             header = json.loads(file.read(length))
             content = bytearray(size - 8 - length)
             if file.readinto(content) != len(content):
-                raise ValueError("it became shorter")
+                raise ValueError("it became shorter while it was read")
     except (OSError, ValueError) as error:
-        raise AoticacheError(f"{path}: no .safetensors file, or damaged: {error}", "INVALID") from error
+        raise AoticacheError(f"{path}: not a .safetensors file, or damaged: {error}", "INVALID") from error
     tensors = {}
     for name, item in header.items():
         if name == "__metadata__":

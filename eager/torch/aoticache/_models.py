@@ -121,10 +121,10 @@ class CompiledModel(PackagedModel):
         Raises AoticacheError if the model is not stored, or the archive cannot be written.
         """
         if not self.origin.stored:
-            raise AoticacheError(f"{self._path}: it could not be stored, so there is nothing to write", "INVALID")
+            raise AoticacheError(f"{self._path}: it could not be stored, so it cannot be written", "INVALID")
         tool = _tools.find("aoticache")
         if tool is None:
-            raise AoticacheError("the program aoticache is not there: install the tools", "UNSUPPORTED")
+            raise AoticacheError("the program aoticache is not installed: install the tools", "UNSUPPORTED")
         words = [tool, "export", os.fspath(path), "--key", self.origin.key, "--cache-dir", self._cache.directory, "--quiet"]
         done = subprocess.run(words, capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
@@ -142,7 +142,7 @@ class CompiledModel(PackagedModel):
         if tensors and not fitted and self._contents.constants:
             first = self._contents.constants[0].name
             raise AoticacheError(
-                f"{self._path}: none of the weights is one of the model's; the first is {next(iter(tensors))}, "
+                f"{self._path}: no weight belongs to the model; the first is {next(iter(tensors))}, "
                 f"the model's {first}",
                 "INVALID",
             )
@@ -578,10 +578,10 @@ def _check_arguments(name: str | None, weights: str, mode: str, options: Mapping
     if name is not None and (
         not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_NAME or not name.isprintable()
     ):
-        raise SettingsError(f"id is {name!r}; it must be a text of 1 to {_MAX_NAME} printable bytes")
+        raise SettingsError(f"id is {name!r}; it must be a string of 1 to {_MAX_NAME} printable bytes")
     for option in options or ():
         if option.startswith("aot_inductor.package") or option == "aot_inductor.output_path":
-            raise SettingsError(f"the option {option} cannot be set: it says how the model is stored")
+            raise SettingsError(f"the option {option} cannot be set: it controls how the model is stored")
 
 
 def _open_cache(cache_dir: str | os.PathLike[str] | None) -> _caches.Cache:

@@ -138,7 +138,7 @@ def require_torch() -> Any:
         import torch
     except ImportError as error:
         raise TorchNotFoundError(
-            f"PyTorch cannot be imported ({error}): install it beside aoticache, for instance with "
+            f"PyTorch cannot be imported ({error}): install it together with aoticache, for instance with "
             "pip install 'aoticache[torch]'"
         ) from error
     return torch
@@ -255,13 +255,13 @@ def check_name(name: str) -> None:
     if overloads:
         functional = [one for one in overloads if not one.endswith("out")] or overloads
         raise OperatorNotFoundError(
-            f"operator {name} has no overload without a name: name one of {', '.join(functional)}, or all of them by "
+            f"operator {name} has no unnamed overload: use one of {', '.join(functional)}, or all of them by "
             f"the pattern {name}.*",
             tuple(functional),
         )
     near = suggestions(name, names)
     hint = f"did you mean {' or '.join(near)}?" if near else "aoticache.operators() lists those there are"
-    raise OperatorNotFoundError(f"there is no operator {name}: {hint}", near)
+    raise OperatorNotFoundError(f"unknown operator {name}: {hint}", near)
 
 
 def suggestions(name: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -407,7 +407,7 @@ def explain_name(name: str, device: str) -> Explanation:
     """Explains whether an existing operator can be served."""
     operator = find_overload(name)
     if operator is None:
-        return Explanation(name, device, False, "torch.ops does not have it")
+        return Explanation(name, device, False, "it is not in torch.ops")
     schema = operator._schema
     text = str(schema)
     refusal = _refuse_schema(schema) or _refuse_tags(operator.tags) or _refuse_write(name, schema)

@@ -81,7 +81,7 @@ class PackagedModel:
         for place, tensor in enumerate(inputs):
             if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
                 what = f"a tensor of {tensor.layout}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-                raise AoticacheError(f"{self._path}: input {place} is {what}; the model takes strided tensors", "INVALID")
+                raise AoticacheError(f"{self._path}: input {place} is {what}; the model only accepts strided tensors", "INVALID")
         handles = _handles.to_handles([tensor.resolve_conj().resolve_neg() for tensor in inputs])
         given = (c_void_p * max(1, len(handles)))(*handles)
         outputs = (c_void_p * max(1, self._outputs))()
@@ -210,8 +210,8 @@ class PackagedModel:
             except (ValueError, KeyError, TypeError, NotImplementedError) as error:
                 reason = str(error).split("\n")[0]
                 raise AoticacheError(
-                    f"{self._path}: the structure of its arguments or results is not known here: {reason}; import first what "
-                    "registers its classes, or call run() with its tensors as a list",
+                    f"{self._path}: the structure of its arguments or results is unknown: {reason}; first import the module "
+                    "that registers its classes, or call run() with its tensors as a list",
                     "UNSUPPORTED",
                 ) from error
         return self._specs
@@ -318,7 +318,7 @@ def _load(cache: _caches.Cache, path: str, options: _library.PackageOptions, dev
     if library.get("aoticache_library_needs_proxy_executor", library.get("aoticache_runner_library", runner)):
         library.get("aoticache_runner_unref", runner)
         raise AoticacheError(
-            f"its model {origin.model} calls operators of PyTorch by way of its proxy executor", "UNSUPPORTED"
+            f"its model {origin.model} calls PyTorch operators through its proxy executor", "UNSUPPORTED"
         )
     model = PackagedModel(cache, runner, path, origin)
     model._results = _results_of(cache, origin, model._outputs)

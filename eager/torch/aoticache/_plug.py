@@ -98,7 +98,7 @@ class Backend:
                 "aoticache_cache_list_stored", self.session.cache.handle, name, c_int64(0), _library.STORED(take), None
             )
         except AoticacheError as error:
-            warn_once("plug", f"aoticache: what the cache has of {name.decode()} is not known: {error}")
+            warn_once("plug", f"aoticache: cannot list the cached kernels of {name.decode()}: {error}")
         kernels: list[dict[str, Any] | None] = []
         for entry_id, digest, items in found:
             artifact = c_void_p()
@@ -170,7 +170,7 @@ class Backend:
     def _number(self, function: str, value: Any) -> int:
         number = c_int32()
         if self.library.get(function, str(value).removeprefix("torch.").encode(), byref(number)) != 0:
-            raise AoticacheError(f"{value} is not known here", "UNSUPPORTED")
+            raise AoticacheError(f"{value} is unknown", "UNSUPPORTED")
         return number.value
 
     def _named(self, kind: str, number: int) -> Any:
@@ -205,7 +205,7 @@ class Backend:
         self.library.get("aoticache_library_description_free", description)
         if needed:
             self.library.get("aoticache_artifact_unref", artifact)
-            raise AoticacheError("PyTorch's compiler only makes it a call of PyTorch's own kernel", "UNSUPPORTED")
+            raise AoticacheError("PyTorch's compiler only turns it into a call of PyTorch's own kernel", "UNSUPPORTED")
 
     def _keep(self, artifact: c_void_p) -> str:
         """Returns the path of the library. Keeps the artifact, so that no collector removes what PyTorch has loaded."""
@@ -338,7 +338,7 @@ def install_backend(device: str = "cpu", **settings: Any) -> bool:
     AOTI-eager then uses its own backend.
     """
     if device not in _library.DEVICE_TYPES:
-        raise SettingsError(f"device {device!r} is not supported; there are 'cpu' and 'cuda'")
+        raise SettingsError(f"device {device!r} is not supported; use 'cpu' or 'cuda'")
     torch = require_torch()
     from torch._inductor import aoti_eager
 
@@ -351,7 +351,7 @@ def install_backend(device: str = "cpu", **settings: Any) -> bool:
     except SettingsError:
         raise
     except AoticacheError as error:
-        warn_once("plug", f"aoticache: AOTI-eager goes on with its own cache: {error}")
+        warn_once("plug", f"aoticache: AOTI-eager continues with its own cache: {error}")
         return False
     if device not in _installed:
         backend.session.users += 1

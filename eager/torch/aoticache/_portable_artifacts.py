@@ -67,7 +67,7 @@ def unpack(packed: bytes) -> tuple[Question, Answer, bytes]:
         raise ValueError("not a record of the compile cache")
     pairs = (head.get("arguments"), head.get("environment"))
     if not all(isinstance(one, dict) and all(isinstance(value, str) for value in one.values()) for one in pairs):
-        raise ValueError("its arguments are not texts")
+        raise ValueError("its arguments are not strings")
     # A dict keeps the order of arguments, which is part of the key.
     question = Question(head["kind"], head["arguments"], head["environment"])
     answer = Answer(
@@ -105,7 +105,7 @@ def records_in(name: str) -> list[tuple[str, bytes]]:
         line, _, rest = rest.partition(b"\n")
         key, size = json.loads(line)
         if not isinstance(key, str) or not isinstance(size, int) or not 0 <= size <= len(rest):
-            raise ValueError("a record has another length than it says")
+            raise ValueError("a record does not have the length that it declares")
         found.append((key, rest[:size]))
         rest = rest[size:]
     return found

@@ -73,7 +73,7 @@ class Session:
         self.pid = os.getpid()
         self.library = _library.load()
         if not self.library.has_binding():
-            raise AoticacheError(f"{self.library.path} is of an older version, without PyTorch", "UNSUPPORTED")
+            raise AoticacheError(f"{self.library.path} is an older version, without PyTorch", "UNSUPPORTED")
         self.cache = _caches.open_cache(settings.cache_dir)
         self.torch_version = str(require_torch().__version__)
         self.hook: c_void_p | None = None
@@ -118,7 +118,7 @@ class Session:
             return hook
         self.library.get("aoticache_hook_free", hook)
         raise AoticacheError(
-            f"{sys.executable} starts with PyTorch {found}, this process has {self.torch_version}", "UNSUPPORTED"
+            f"{sys.executable} starts with PyTorch {found}, but this process has {self.torch_version}", "UNSUPPORTED"
         )
 
     def _hook_with(self, environment: list[str] | None) -> c_void_p:
@@ -230,7 +230,7 @@ class Session:
         warn_once(
             "bridge",
             f"aoticache: no C++ bridge ({first}): PyTorch's stable C interface is used instead, which cannot serve "
-            "operators with numbers among their arguments and is slower where PyTorch's kernel has to answer",
+            "operators with numbers among their arguments and is slower if PyTorch's kernel has to answer",
         )
 
     # ---- groups ----
@@ -456,10 +456,10 @@ def _check_change(settings: Settings) -> None:
     if settings.cache_dir != old.cache_dir:
         raise SettingsError(
             f"operators are enabled with the cache {_session.cache.directory}; a second one "
-            f"({settings.cache_dir or 'the default'}) cannot be used beside it: aoticache.disable() comes first"
+            f"({settings.cache_dir or 'the default'}) cannot be used at the same time: call aoticache.disable() first"
         )
     different = [name for name in vars(settings) if getattr(settings, name) != getattr(old, name)]
-    raise SettingsError(f"{', '.join(different)} cannot change while operators are enabled: aoticache.disable() first")
+    raise SettingsError(f"{', '.join(different)} cannot change while operators are enabled: call aoticache.disable() first")
 
 
 def open_session(settings: Settings) -> Session:

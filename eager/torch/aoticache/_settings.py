@@ -57,7 +57,7 @@ class Settings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"did you mean {near[0]}?" if near else "there are " + ", ".join(sorted(known))
-                raise SettingsError(f"there is no setting {name!r}: {hint}")
+                raise SettingsError(f"unknown setting {name!r}: {hint}")
         given: dict[str, Any] = dict(values)
         if given.get("cache_dir") is not None:
             given["cache_dir"] = os.path.abspath(os.fspath(given["cache_dir"]))
@@ -74,7 +74,7 @@ class Settings:
             if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
                 raise SettingsError(f"{name} is {value!r}; it must be an integer of at least {minimum}")
         if self.workers > 64:
-            raise SettingsError(f"workers is {self.workers}; at most 64 make sense")
+            raise SettingsError(f"workers is {self.workers}; at most 64 are allowed")
         if not isinstance(self.judge, bool):
             raise SettingsError(f"judge is {self.judge!r}; it must be True or False")
         if self.bridge not in BRIDGES:
@@ -106,10 +106,10 @@ def make_policy(device: Any, mode: Any, dynamic: Any) -> Policy:
     """Creates a policy from the arguments of enable(). Raises SettingsError."""
     device_type = str(device).partition(":")[0]
     if device_type not in ("cpu", "cuda"):
-        raise SettingsError(f"device {str(device)!r} is not supported; there are 'cpu' and 'cuda'")
+        raise SettingsError(f"device {str(device)!r} is not supported; use 'cpu' or 'cuda'")
     if ":" in str(device) and str(device) not in ("cpu:0",):
         raise SettingsError(
-            f"device {str(device)!r}: operators are enabled for all devices of a type at once; say {device_type!r}"
+            f"device {str(device)!r}: operators are enabled for all devices of a type; use {device_type!r}"
         )
     if mode not in MODES:
         raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(map(repr, MODES))}")

@@ -208,7 +208,7 @@ def _digest_of(value: Any, table: str, where: str) -> str:
     try:
         return digest(value)
     except NotDigestible as error:
-        raise NotDigestible(f"{table} of PyTorch's compiler has an entry of this program's own ({where}): {error}") from None
+        raise NotDigestible(f"{table} of PyTorch's compiler has a custom entry of this program ({where}): {error}") from None
 
 
 def _digest_of_pass(value: Any, option: str) -> str:

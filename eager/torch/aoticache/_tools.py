@@ -54,7 +54,7 @@ def run(name: str, words: list[str]) -> int:
         return 1
     if program is None:
         home = _library.load().home
-        print(f"{name}: {home / 'bin' / name} is not there, nor is {name} in PATH: install the tools", file=sys.stderr)
+        print(f"{name}: {home / 'bin' / name} does not exist, and {name} is not in PATH: install the tools", file=sys.stderr)
         return 1
     lend_python()
     try:

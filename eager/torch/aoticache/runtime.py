@@ -46,7 +46,7 @@ def _import_extension() -> Any:
     places = [os.path.join(folder, *parts, "_runtime.abi3.so") for parts in (["aoticache"], ["aoticache", "aoticache"])]
     path = next((place for place in places if os.path.exists(place)), None)
     if path is None:
-        raise LibraryNotFoundError(f"{places[0]} is missing: reinstall aoticache, or build it again (make)")
+        raise LibraryNotFoundError(f"{places[0]} is missing: reinstall aoticache, or rebuild it (make)")
     spec = spec_from_file_location("aoticache._runtime", path, loader=ExtensionFileLoader("aoticache._runtime", path))
     if spec is None or spec.loader is None:
         raise LibraryNotFoundError(f"{path} cannot be imported")
@@ -269,7 +269,7 @@ class Model:
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if self._inputs is None:
-            raise TypeError("this model does not say what its arguments are called: give them by position")
+            raise TypeError("the names of this model's arguments are unknown: pass them by position")
         positional, named = self._inputs.children
         if len(args) != len(positional.children) or set(kwargs) != set(named.keys):
             names = "".join(f", {name}=" for name in named.keys)
@@ -288,7 +288,7 @@ class Model:
         if self._arguments is None and len(leaves) != self.num_inputs:
             raise AoticacheError(
                 f"the package was exported with {len(leaves) - self.num_inputs} arguments that are compiled in (numbers, flags, "
-                "texts, None), and does not say with which values, so a call with others would be answered wrongly: call run() "
+                "strings, None), but does not contain their values, so a call with others would be answered wrongly: call run() "
                 "with the list of its arrays",
                 "UNSUPPORTED",
             )

@@ -44,7 +44,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 def unpack(packed: bytes) -> dict[str, bytes]:
     """Reverses pack(). Raises ValueError for other bytes."""
     if not packed.startswith(HEAD):
-        raise ValueError("a record is none of Triton's")
+        raise ValueError("not a record of Triton")
     head, newline, rest = packed[len(HEAD) :].partition(b"\n")
     files: dict[str, bytes] = {}
     offset = 0
@@ -54,7 +54,7 @@ def unpack(packed: bytes) -> dict[str, bytes]:
         files[name] = rest[offset : offset + size]
         offset += size
     if not newline or offset != len(rest):
-        raise ValueError("a record of Triton's has another length than it says")
+        raise ValueError("a record of Triton does not have the length that it declares")
     return files
 
 

@@ -41,7 +41,7 @@ static AOTITorchError broadcast_index(const char *function, struct indexing *ind
         int old_at = d - (ndim - indexing->ndim), new_at = d - (ndim - index->ndim);
         int64_t old_size = old_at < 0 ? 1 : indexing->sizes[old_at], new_size = new_at < 0 ? 1 : index->sizes[new_at];
         if (old_size != new_size && old_size != 1 && new_size != 1)
-            return aoticache_shim_fail("%s: indices of sizes %lld and %lld do not go together", function,
+            return aoticache_shim_fail("%s: indices of sizes %lld and %lld cannot be broadcast together", function,
                                        (long long)old_size, (long long)new_size);
         sizes[d] = old_size == 1 ? new_size : old_size;
     }
@@ -57,11 +57,11 @@ static AOTITorchError add_mask(const char *function, struct indexing *indexing, 
     cleanup_tensor AtenTensorHandle places = NULL;
     const struct shim_tensor *tensor = mask->tensor;
     if (dim + tensor->ndim > self->ndim || tensor->ndim < 1)
-        return aoticache_shim_fail("%s: a mask of %d dimensions from dimension %d of %d on", function,
+        return aoticache_shim_fail("%s: a mask of %d dimensions does not fit at dimension %d of %d", function,
                                    (int)tensor->ndim, dim, (int)self->ndim);
     for (int d = 0; d < tensor->ndim; d++)
         if (tensor->sizes[d] != self->sizes[dim + d])
-            return aoticache_shim_fail("%s: a mask of size %lld for a dimension of size %lld", function,
+            return aoticache_shim_fail("%s: a mask of size %lld does not match a dimension of size %lld", function,
                                        (long long)tensor->sizes[d], (long long)self->sizes[dim + d]);
     SHIM_TRY(aoti_torch_cpu_nonzero(mask, &places));
     for (int d = 0; d < tensor->ndim; d++) {
@@ -227,7 +227,7 @@ static AOTITorchError check_values(const char *function, const struct indexing *
                                    indexing->result_ndim);
     for (int d = 0; d < values->ndim; d++)
         if (values->sizes[d] != 1 && values->sizes[d] != indexing->result_sizes[missing + d])
-            return aoticache_shim_fail("%s: values of size %lld at dimension %d, where the result has %lld", function,
+            return aoticache_shim_fail("%s: values of size %lld at dimension %d; the result has %lld", function,
                                        (long long)values->sizes[d], missing + d,
                                        (long long)indexing->result_sizes[missing + d]);
     return SHIM_SUCCESS;
@@ -275,7 +275,7 @@ static AOTITorchError put_values(const char *function, AtenTensorHandle out, Ate
     if (!shim_is_defined(out))
         return aoticache_shim_fail_undefined(function, out);
     if (values->tensor->dtype != self->tensor->dtype)
-        return aoticache_shim_fail("%s: tensors of one dtype are needed", function);
+        return aoticache_shim_fail("%s: the tensors must have the same dtype", function);
     const int32_t dtype = aoticache_shim_combine_dtype(reduce, self->tensor->dtype);
     SHIM_TRY(aoticache_shim_combine_select(function, reduce, dtype, &combine));
     SHIM_TRY(indexing_open(function, self->tensor, indices, count, &indexing));

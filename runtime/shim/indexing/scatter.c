@@ -52,10 +52,10 @@ static AOTITorchError check_sizes(const char *function, int dim, const struct sh
                                    (int)index->ndim, (int)source->ndim, (int)self->ndim);
     for (int d = 0; d < ndim; d++) {
         if (d != dim && size_at(index, d) > size_at(self, d))
-            return aoticache_shim_fail("%s: an index of size %lld at dimension %d, the tensor has %lld", function,
+            return aoticache_shim_fail("%s: an index of size %lld at dimension %d, but the tensor has %lld", function,
                                        (long long)size_at(index, d), d, (long long)size_at(self, d));
         if (!one_value && size_at(index, d) > size_at(source, d))
-            return aoticache_shim_fail("%s: an index of size %lld at dimension %d, the source has %lld", function,
+            return aoticache_shim_fail("%s: an index of size %lld at dimension %d, but the source has %lld", function,
                                        (long long)size_at(index, d), d, (long long)size_at(source, d));
     }
     return SHIM_SUCCESS;
@@ -158,7 +158,7 @@ static AOTITorchError scatter_out(const char *function, AtenTensorHandle out, At
         if (!shim_is_defined(all[i]))
             return aoticache_shim_fail_undefined(function, all[i]);
     if (out->tensor->dtype != self->tensor->dtype || source->tensor->dtype != self->tensor->dtype)
-        return aoticache_shim_fail("%s: tensors of one dtype are needed", function);
+        return aoticache_shim_fail("%s: the tensors must have the same dtype", function);
     if (index->tensor->dtype != AOTICACHE_DTYPE_INT64 && index->tensor->dtype != AOTICACHE_DTYPE_INT32)
         return aoticache_shim_fail("%s: the index must be int64", function);
     SHIM_TRY(aoticache_shim_wrap_dimension(function, self->tensor->ndim, dim, &scatter.dim));
@@ -255,7 +255,7 @@ AOTITorchError aoti_torch_cpu_index_reduce(AtenTensorHandle self, int64_t dim, A
     SHIM_TRY(aoticache_shim_reduce_parse(__func__, reduce, &kind));
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, source->tensor->ndim, dim, &at));
     if (self->tensor->dtype != source->tensor->dtype)
-        return aoticache_shim_fail("%s: tensors of one dtype are needed", __func__);
+        return aoticache_shim_fail("%s: the tensors must have the same dtype", __func__);
     SHIM_TRY(spread_index(__func__, index, source->tensor, at, &places));
     SHIM_TRY(aoticache_shim_make(__func__, self->tensor->ndim, self->tensor->sizes, self->tensor->dtype, &result));
     SHIM_TRY(scatter_out(__func__, result, self, dim, places, source, kind, include_self != 0));

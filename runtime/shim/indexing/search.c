@@ -73,12 +73,14 @@ static AOTITorchError check_rows(const char *function, const struct shim_tensor 
                                  const struct shim_tensor *values)
 {
     if (boundaries->ndim == 0)
-        return aoticache_shim_fail("%s: boundaries need one dimension or more", function);
+        return aoticache_shim_fail("%s: boundaries must have at least one dimension", function);
     if (boundaries->ndim == 1)
         return SHIM_SUCCESS;
     if (boundaries->ndim != values->ndim ||
         memcmp(boundaries->sizes, values->sizes, (size_t)(boundaries->ndim - 1) * sizeof *values->sizes) != 0)
-        return aoticache_shim_fail("%s: boundaries and values must agree in all dimensions but the last", function);
+        return aoticache_shim_fail("%s: boundaries and values must have the same sizes in all dimensions but the "
+                                   "last",
+                                   function);
     return SHIM_SUCCESS;
 }
 
@@ -90,7 +92,8 @@ static AOTITorchError check_sorter(const char *function, const struct shim_tenso
         return aoticache_shim_fail("%s: the sorter must have the sizes of the boundaries", function);
     for (int64_t i = 0; i < sorter->numel; i++)
         if (places[i] < 0 || places[i] >= boundaries->sizes[boundaries->ndim - 1])
-            return aoticache_shim_fail("%s: place %lld of the sorter is outside", function, (long long)places[i]);
+            return aoticache_shim_fail("%s: position %lld of the sorter is out of range", function,
+                                       (long long)places[i]);
     return SHIM_SUCCESS;
 }
 
@@ -167,9 +170,9 @@ static AOTITorchError parse_side(const char *function, int32_t right, const char
     if (side == NULL || *side == NULL)
         return SHIM_SUCCESS;
     if (strcmp(*side, "left") != 0 && strcmp(*side, "right") != 0)
-        return aoticache_shim_fail("%s: side '%s' is neither left nor right", function, *side);
+        return aoticache_shim_fail("%s: side '%s' must be left or right", function, *side);
     if (right != 0 && strcmp(*side, "left") == 0)
-        return aoticache_shim_fail("%s: right is asked for, and side left", function);
+        return aoticache_shim_fail("%s: right is true, but side is left", function);
     *ret_right = strcmp(*side, "right") == 0;
     return SHIM_SUCCESS;
 }
@@ -207,7 +210,7 @@ AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self, AtenTensor
     SHIM_CHECK_TENSOR(boundaries);
     SHIM_CHECK_RESULT(ret_0);
     if (boundaries->tensor->ndim != 1)
-        return aoticache_shim_fail("%s: boundaries of %d dimensions; it must be one", __func__,
+        return aoticache_shim_fail("%s: boundaries have %d dimensions; they must have one", __func__,
                                    (int)boundaries->tensor->ndim);
     return search(__func__, boundaries, self, right != 0, NULL, out_int32 != 0, ret_0);
 }

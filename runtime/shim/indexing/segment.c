@@ -57,12 +57,12 @@ static AOTITorchError read_offsets(const char *function, AtenTensorHandle length
     cleanup_tensor AtenTensorHandle numbers = NULL, made = NULL;
     int64_t sizes[SHIM_MAX_NDIM];
     if (!shim_is_defined(given) || given->tensor->ndim < 1)
-        return aoticache_shim_fail("%s: lengths or offsets with one dimension or more are needed", function);
+        return aoticache_shim_fail("%s: lengths or offsets must have at least one dimension", function);
     SHIM_TRY(aoticache_shim_read(function, given, AOTICACHE_DTYPE_INT64, &numbers));
     const struct shim_tensor *tensor = numbers->tensor;
     int64_t given_count = tensor->sizes[tensor->ndim - 1], count = given_count + (lengths != NULL);
     if (count < 1)
-        return aoticache_shim_fail("%s: there are no offsets", function);
+        return aoticache_shim_fail("%s: no offsets are given", function);
     for (int d = 0; d < tensor->ndim; d++)
         sizes[d] = d == tensor->ndim - 1 ? count : tensor->sizes[d];
     SHIM_TRY(aoticache_shim_make(function, tensor->ndim, sizes, AOTICACHE_DTYPE_INT64, &made));
@@ -75,9 +75,9 @@ static AOTITorchError read_offsets(const char *function, AtenTensorHandle length
                             : i == 0        ? 0
                                             : from[row * given_count + i - 1];
             if (lengths != NULL && (value < 0 || __builtin_add_overflow(last, value, &value)))
-                return aoticache_shim_fail("%s: a segment of a negative length", function);
+                return aoticache_shim_fail("%s: a segment has a negative length", function);
             if (value < last || value > data_length)
-                return aoticache_shim_fail("%s: segments reach to %lld of %lld elements", function, (long long)value,
+                return aoticache_shim_fail("%s: the segments cover %lld of %lld elements", function, (long long)value,
                                            (long long)data_length);
             to[row * count + i] = last = value;
         }
@@ -109,7 +109,7 @@ AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *
     SHIM_CHECK_TENSOR(data);
     SHIM_CHECK_RESULT(ret_0);
     if (shim_optional(indices) != NULL)
-        return aoticache_shim_fail("%s: indices are not supported, in PyTorch either", __func__);
+        return aoticache_shim_fail("%s: indices are not supported, as in PyTorch", __func__);
     if (aoticache_shim_work_dtype(data->tensor->dtype) != AOTICACHE_DTYPE_FLOAT64)
         return aoticache_shim_fail_dtype(__func__, data->tensor->dtype);
     SHIM_TRY(aoticache_shim_reduce_parse(__func__, reduce, &segments.reduce));

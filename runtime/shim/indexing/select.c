@@ -106,13 +106,13 @@ AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, AtenTensorHa
     SHIM_CHECK_TENSOR(source);
     SHIM_CHECK_RESULT(ret_0);
     if (self->tensor->dtype != source->tensor->dtype)
-        return aoticache_shim_fail("%s: tensors of one dtype are needed", __func__);
+        return aoticache_shim_fail("%s: the tensors must have the same dtype", __func__);
     SHIM_TRY(expand_both(__func__, self, mask, &result, &set));
     SHIM_TRY(aoticache_shim_read(__func__, source, source->tensor->dtype, &given));
     int64_t count = count_set(set->tensor);
     if (count > given->tensor->numel)
-        return aoticache_shim_fail("%s: the mask takes %lld elements, the source has %lld", __func__, (long long)count,
-                                   (long long)given->tensor->numel);
+        return aoticache_shim_fail("%s: the mask selects %lld elements, but the source has %lld", __func__,
+                                   (long long)count, (long long)given->tensor->numel);
     if (count > 0)
         inserts[__builtin_ctz(self->tensor->item_bytes)](count, set->tensor->data, given->tensor->data,
                                                          result->tensor->data);
@@ -187,7 +187,7 @@ AOTITorchError aoti_torch_cpu_nonzero_static(AtenTensorHandle self, int64_t size
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     if (size < 0)
-        return aoticache_shim_fail("%s: a size of %lld", __func__, (long long)size);
+        return aoticache_shim_fail("%s: invalid size %lld", __func__, (long long)size);
     SHIM_TRY(read_mask(__func__, self, &set));
     const int64_t ndim = self->tensor->ndim, sizes[2] = {size, ndim};
     SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, AOTICACHE_DTYPE_INT64, &result));
@@ -214,10 +214,10 @@ AOTITorchError aoti_torch_cpu_repeat_interleave_Tensor(AtenTensorHandle repeats,
     int64_t total = 0;
     for (int64_t i = 0; i < counts->tensor->numel; i++)
         if (count[i] < 0 || __builtin_add_overflow(total, count[i], &total))
-            return aoticache_shim_fail("%s: repeat %lld at %lld", __func__, (long long)count[i], (long long)i);
+            return aoticache_shim_fail("%s: invalid repeat %lld at %lld", __func__, (long long)count[i], (long long)i);
     if (output_size != NULL && *output_size != total)
-        return aoticache_shim_fail("%s: repeats make %lld elements, %lld are announced", __func__, (long long)total,
-                                   (long long)*output_size);
+        return aoticache_shim_fail("%s: repeats sum to %lld elements, but output_size is %lld", __func__,
+                                   (long long)total, (long long)*output_size);
     SHIM_TRY(aoticache_shim_make(__func__, 1, &total, AOTICACHE_DTYPE_INT64, &places));
     int64_t *to = places->tensor->data;
     for (int64_t i = 0; i < counts->tensor->numel; i++)

@@ -322,7 +322,8 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, self->tensor->ndim, dim, &at));
     int64_t length = self->tensor->ndim > 0 ? self->tensor->sizes[at] : 1;
     if (k < 0 || k > length)
-        return aoticache_shim_fail("%s: the first %lld of %lld", __func__, (long long)k, (long long)length);
+        return aoticache_shim_fail("%s: cannot select the first %lld of %lld elements", __func__, (long long)k,
+                                   (long long)length);
     if (self->tensor->dtype == AOTICACHE_DTYPE_BOOL)
         return aoticache_shim_fail_dtype(__func__, self->tensor->dtype);
     return sort_first(__func__, self, at, k, largest != 0, ret_0, ret_1);
@@ -379,7 +380,7 @@ AOTITorchError aoti_torch_cpu_kthvalue(AtenTensorHandle self, int64_t k, int64_t
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, self->tensor->ndim, dim, &at));
     int64_t length = self->tensor->ndim > 0 ? self->tensor->sizes[at] : 1;
     if (k < 1 || k > length)
-        return aoticache_shim_fail("%s: number %lld of %lld", __func__, (long long)k, (long long)length);
+        return aoticache_shim_fail("%s: cannot select element %lld of %lld", __func__, (long long)k, (long long)length);
     cleanup_order struct order order = {.run = rank_lane, .rank = k - 1};
     return reduce_lanes(__func__, self, at, keepdim != 0, &order, ret_0, ret_1);
 }
@@ -427,7 +428,7 @@ static AOTITorchError median(const char *function, AtenTensorHandle self, bool s
     const struct shim_tensor *tensor = self->tensor;
     const int64_t stride = 1;
     if (tensor->numel == 0)
-        return aoticache_shim_fail("%s: a tensor without elements has no median here", function);
+        return aoticache_shim_fail("%s: the median of an empty tensor is not supported", function);
     SHIM_TRY(aoticache_shim_read(function, self, tensor->dtype, &contiguous));
     SHIM_TRY(aoticache_shim_tensor_view(function, contiguous->tensor, tensor->dtype, 1, &tensor->numel, &stride,
                                         contiguous->tensor->offset, &flat));

@@ -130,6 +130,6 @@ AOTITorchError aoticache_shim_unique(const aoticache_named_argument *a, AtenTens
 AOTITorchError aoticache_shim_unique_consecutive(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     if (a[3].is_given)
-        return aoticache_shim_fail("unique_consecutive: of slices along a dimension is not supported");
+        return aoticache_shim_fail("unique_consecutive: dim is not supported");
     return find_unique("unique_consecutive", a[0].tensor, false, a[1].integer != 0, a[2].integer != 0, ret);
 }

@@ -147,7 +147,8 @@ static AOTITorchError axis_open(const struct filter *filter, int64_t input, int6
     axis.most = most < (double)input ? (int64_t)most : input;
     if (__builtin_mul_overflow((size_t)output, (size_t)axis.most, &places) ||
         __builtin_mul_overflow(places, sizeof *axis.weights, &bytes))
-        return aoticache_shim_fail("%s: from %lld to %lld pixels", filter->name, (long long)input, (long long)output);
+        return aoticache_shim_fail("%s: resizing from %lld to %lld pixels needs too much memory", filter->name,
+                                   (long long)input, (long long)output);
     axis.first = malloc((size_t)output * sizeof *axis.first);
     axis.count = malloc((size_t)output * sizeof *axis.count);
     axis.weights = malloc(bytes);
@@ -224,7 +225,7 @@ static AOTITorchError check_image(const struct filter *filter, const aoticache_n
     if (t->dtype != AOTICACHE_DTYPE_FLOAT32 && t->dtype != AOTICACHE_DTYPE_FLOAT64 && t->dtype != AOTICACHE_DTYPE_UINT8)
         return aoticache_shim_fail_dtype(filter->name, t->dtype);
     if (t->ndim != 4 || a[1].count != 2)
-        return aoticache_shim_fail("%s: images in four dimensions and two sizes are needed, these are %d and %zu",
+        return aoticache_shim_fail("%s: images with four dimensions and two sizes are needed; these have %d and %zu",
                                    filter->name, (int)t->ndim, a[1].count);
     const int64_t *size = t->sizes, *wanted = a[1].integers;
     if (size[1] == 0 || size[2] == 0 || size[3] == 0 || wanted[0] <= 0 || wanted[1] <= 0)

@@ -448,10 +448,10 @@ static AOTITorchError check_operands(const char *function, const struct shim_ten
 {
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES], third[SHIM_DTYPE_TEXT_BYTES];
     if (query->ndim != 4 || key->ndim != 4 || value->ndim != 4)
-        return aoticache_shim_fail("%s: query, key and value of 4 dimensions are needed, these have %d, %d and %d",
+        return aoticache_shim_fail("%s: query, key and value must have 4 dimensions; these have %d, %d and %d",
                                    function, (int)query->ndim, (int)key->ndim, (int)value->ndim);
     if (key->dtype != query->dtype || value->dtype != query->dtype)
-        return aoticache_shim_fail("%s: query, key and value of one dtype are needed, these are %s, %s and %s",
+        return aoticache_shim_fail("%s: query, key and value must have the same dtype; these are %s, %s and %s",
                                    function, aoticache_shim_dtype_text(query->dtype, first),
                                    aoticache_shim_dtype_text(key->dtype, second),
                                    aoticache_shim_dtype_text(value->dtype, third));
@@ -479,15 +479,15 @@ static AOTITorchError check_mask(const char *function, const struct shim_tensor 
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
     const int64_t wanted[4] = {a->batches, a->heads, a->queries, a->keys};
     if (mask->dtype != a->query->dtype && !(a->is_converted && mask->dtype == AOTICACHE_DTYPE_FLOAT32))
-        return aoticache_shim_fail("%s: a mask of %s for a query of %s; a mask of the query's dtype is needed",
-                                   function, aoticache_shim_dtype_text(mask->dtype, first),
+        return aoticache_shim_fail("%s: a mask of %s for a query of %s; the mask must have the query's dtype", function,
+                                   aoticache_shim_dtype_text(mask->dtype, first),
                                    aoticache_shim_dtype_text(a->query->dtype, second));
     if (mask->ndim != 2 && mask->ndim != 4)
-        return aoticache_shim_fail("%s: a mask of 2 or 4 dimensions is needed, this has %d", function, (int)mask->ndim);
+        return aoticache_shim_fail("%s: the mask must have 2 or 4 dimensions, but has %d", function, (int)mask->ndim);
     for (int d = 0; d < mask->ndim; d++) {
         int64_t size = wanted[d + 4 - mask->ndim];
         if (mask->sizes[d] != size && mask->sizes[d] != 1)
-            return aoticache_shim_fail("%s: dimension %d of the mask has size %lld; %lld or 1 is needed", function, d,
+            return aoticache_shim_fail("%s: dimension %d of the mask has size %lld; it must be %lld or 1", function, d,
                                        (long long)mask->sizes[d], (long long)size);
     }
     return SHIM_SUCCESS;
@@ -539,7 +539,7 @@ AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
     SHIM_CHECK_RESULT(ret_1);
     const AtenTensorHandle mask = shim_optional(attn_mask);
     if (dropout_p > 0)
-        return aoticache_shim_fail("%s: a dropout of %g; only 0 is supported, as in PyTorch", __func__, dropout_p);
+        return aoticache_shim_fail("%s: dropout is %g; only 0 is supported, as in PyTorch", __func__, dropout_p);
     SHIM_TRY(check_operands(__func__, query->tensor, key->tensor, value->tensor));
     struct attention a = {.query = query->tensor, .key = key->tensor, .value = value->tensor};
     describe(&a, scale, is_causal != 0);

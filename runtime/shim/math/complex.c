@@ -144,7 +144,7 @@ static number compute_tanh(number x)
 static AOTITorchError fail_real(const char *function, int32_t dtype)
 {
     char text[SHIM_DTYPE_TEXT_BYTES];
-    return aoticache_shim_fail("%s: there is only one of complex64 and complex128, this is %s", function,
+    return aoticache_shim_fail("%s: only complex64 and complex128 are supported, not %s", function,
                                aoticache_shim_dtype_text(dtype, text));
 }
 

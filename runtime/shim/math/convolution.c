@@ -337,11 +337,11 @@ static AOTITorchError check_dtypes(const char *function, const struct shim_tenso
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
     const struct shim_tensor *others[] = {weight, bias};
     if (!is_convolved(input->dtype))
-        return aoticache_shim_fail("%s: there is no convolution of %s", function,
+        return aoticache_shim_fail("%s: convolution of %s is not supported", function,
                                    aoticache_shim_dtype_text(input->dtype, first));
     for (int i = 0; i < 2; i++)
         if (others[i] != NULL && others[i]->dtype != input->dtype)
-            return aoticache_shim_fail("%s: the input is %s, the %s %s", function,
+            return aoticache_shim_fail("%s: the input is %s, but the %s is %s", function,
                                        aoticache_shim_dtype_text(input->dtype, first), i == 0 ? "weight" : "bias",
                                        aoticache_shim_dtype_text(others[i]->dtype, second));
     return SHIM_SUCCESS;
@@ -375,11 +375,12 @@ static AOTITorchError output_sizes(const char *function, const struct convolutio
         if (c->kernel[axis] < 1)
             return aoticache_shim_fail("%s: the kernel has size %lld", function, (long long)c->kernel[axis]);
         if (!c->transposed && size + padding < reach)
-            return aoticache_shim_fail("%s: a kernel that reaches over %lld elements, for %lld with the padding",
+            return aoticache_shim_fail("%s: a kernel that spans %lld elements is larger than %lld, the input with "
+                                       "padding",
                                        function, (long long)reach, (long long)(size + padding));
         if (c->transposed && c->output_padding[axis] >= stride && c->output_padding[axis] >= c->dilation[axis])
-            return aoticache_shim_fail("%s: output_padding %lld is neither below stride %lld nor below dilation %lld",
-                                       function, (long long)c->output_padding[axis], (long long)stride,
+            return aoticache_shim_fail("%s: output_padding %lld must be below stride %lld or dilation %lld", function,
+                                       (long long)c->output_padding[axis], (long long)stride,
                                        (long long)c->dilation[axis]);
         ret_sizes[axis] = c->transposed ? (size - 1) * stride - padding + reach + c->output_padding[axis]
                                         : (size + padding - reach) / stride + 1;
@@ -506,7 +507,7 @@ static AOTITorchError read_operands(const char *function, struct convolution *c,
     if (check_dtypes(function, input, weight, c->bias) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     if (weight->ndim < 3 || weight->ndim > 5 || input->ndim != weight->ndim)
-        return aoticache_shim_fail("%s: input and weight of 3, 4 or 5 dimensions are needed, these have %d and %d",
+        return aoticache_shim_fail("%s: input and weight must have 3, 4 or 5 dimensions; these have %d and %d",
                                    function, (int)input->ndim, (int)weight->ndim);
     c->axes = weight->ndim - 2;
     c->dtype = input->dtype;

@@ -82,7 +82,7 @@ static AOTITorchError check_converged(const char *function, int64_t matrix, int 
 {
     if (info == 0)
         return SHIM_SUCCESS;
-    return aoticache_shim_fail("%s: matrix %lld: LAPACK does not converge, or refuses an argument (%d)", function,
+    return aoticache_shim_fail("%s: matrix %lld: LAPACK does not converge, or rejects an argument (%d)", function,
                                (long long)matrix, info);
 }
 
@@ -179,7 +179,7 @@ AOTITorchError aoticache_shim_qr(const aoticache_named_argument *a, AtenTensorHa
     const char *mode = a[1].text != NULL ? a[1].text : "reduced";
     const bool complete = strcmp(mode, "complete") == 0, only_r = strcmp(mode, "r") == 0;
     if (!complete && !only_r && strcmp(mode, "reduced") != 0)
-        return aoticache_shim_fail("%s: mode \"%.40s\"; reduced, complete and r are known", function, mode);
+        return aoticache_shim_fail("%s: unknown mode \"%.40s\"; use reduced, complete or r", function, mode);
     SHIM_TRY(factor_orthogonal(function, a[0].tensor, &factors, &tau));
     const struct matrices m = aoticache_shim_matrices(factors);
     const int64_t each = m.rows < m.columns ? m.rows : m.columns, width = complete ? m.rows : each;
@@ -204,7 +204,7 @@ static AOTITorchError check_reflections(const char *function, AtenTensorHandle a
     if (t->dtype != x->dtype || t->ndim != x->ndim - 1 ||
         memcmp(t->sizes, x->sizes, (size_t)(x->ndim - 2) * sizeof *t->sizes) != 0 ||
         t->sizes[t->ndim - 1] > x->sizes[x->ndim - 1] || t->sizes[t->ndim - 1] > x->sizes[x->ndim - 2])
-        return aoticache_shim_fail("%s: the factors of the reflections do not fit their vectors", function);
+        return aoticache_shim_fail("%s: the factors of the reflections do not match their vectors", function);
     return SHIM_SUCCESS;
 }
 
@@ -238,7 +238,7 @@ AOTITorchError aoti_torch_cpu_ormqr(AtenTensorHandle self, AtenTensorHandle inpu
     if (other->dtype != dtype || other->ndim != x->ndim ||
         memcmp(other->sizes, x->sizes, (size_t)(x->ndim - 2) * sizeof *x->sizes) != 0 ||
         other->sizes[x->ndim - (left != 0 ? 2 : 1)] != x->sizes[x->ndim - 2])
-        return aoticache_shim_fail("%s: the matrices do not fit the reflections", __func__);
+        return aoticache_shim_fail("%s: the matrices do not match the reflections", __func__);
     SHIM_TRY(aoticache_shim_lapack(__func__, LAPACK_ORMQR, dtype, &ormqr));
     SHIM_TRY(aoticache_shim_copy_columns(__func__, self, false, &factors));
     SHIM_TRY(aoticache_shim_read(__func__, input2, dtype, &tau));

@@ -43,7 +43,7 @@ static AOTITorchError start(const char *function, AtenTensorHandle tensor, doubl
     if (dtype != AOTICACHE_DTYPE_FLOAT32 && dtype != AOTICACHE_DTYPE_FLOAT64)
         return aoticache_shim_fail_dtype(function, dtype);
     if (!(p >= 0))
-        return aoticache_shim_fail("%s: a norm of %g; it must not be negative", function, p);
+        return aoticache_shim_fail("%s: the norm is %g; it must not be negative", function, p);
     d->steps = aoticache_shim_distance_rows(dtype == AOTICACHE_DTYPE_FLOAT64 ? SHIM_CLASS_DOUBLE : SHIM_CLASS_FLOAT);
     d->dtype = dtype;
     d->item = tensor->tensor->item_bytes;
@@ -181,11 +181,11 @@ AOTITorchError aoti_torch_cpu__pdist_forward(AtenTensorHandle self, double p, At
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(start(__func__, self, p, &d));
     if (self->tensor->ndim != 2)
-        return aoticache_shim_fail("%s: a tensor of %d dimensions; it must be a matrix", __func__,
+        return aoticache_shim_fail("%s: the tensor has %d dimensions; it must be a matrix", __func__,
                                    (int)self->tensor->ndim);
     int64_t count = self->tensor->sizes[0], pairs = 0;
     if (__builtin_mul_overflow(count, 2 * count, &pairs))
-        return aoticache_shim_fail("%s: %lld rows are too many", __func__, (long long)count);
+        return aoticache_shim_fail("%s: too many rows: %lld", __func__, (long long)count);
     d.rows = d.others = count;
     d.width = self->tensor->sizes[1];
     pairs = pairs_before(&d, count);
@@ -290,7 +290,8 @@ AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHand
     const struct shim_tensor *first = x1->tensor, *second = x2->tensor;
     if (first->dtype != second->dtype || first->ndim < 2 || second->ndim < 2 ||
         first->sizes[first->ndim - 1] != second->sizes[second->ndim - 1])
-        return aoticache_shim_fail("%s: matrices of one dtype with rows of one length are needed", __func__);
+        return aoticache_shim_fail("%s: two matrices with the same dtype and the same number of columns are needed",
+                                   __func__);
     SHIM_TRY(aoticache_shim_common_batch(__func__, first, second, &ndim, sizes));
     SHIM_TRY(expand_rows(__func__, x1, ndim, sizes, &a));
     SHIM_TRY(expand_rows(__func__, x2, ndim, sizes, &b));

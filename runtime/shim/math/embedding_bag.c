@@ -246,14 +246,15 @@ static AOTITorchError check_bags(const char *function, const struct bags *bags, 
     if (bags->mode < BAG_SUM || bags->mode > BAG_MAX)
         return aoticache_shim_fail("%s: mode %lld is not one of 0 to 2", function, (long long)bags->mode);
     if (bags->weights != NULL && bags->mode != BAG_SUM)
-        return aoticache_shim_fail("%s: weights need sums", function);
+        return aoticache_shim_fail("%s: weights are only supported for sums", function);
     for (int64_t i = 0; i < num_indices; i++)
         if (bags->indices[i] < 0 || bags->indices[i] >= bags->table->sizes[0])
             return aoticache_shim_fail("%s: index %lld is outside a table of %lld rows", function,
                                        (long long)bags->indices[i], (long long)bags->table->sizes[0]);
     for (int64_t i = 0; i < num_offsets; i++)
         if (offsets[i] < (i > 0 ? offsets[i - 1] : 0) || offsets[i] > num_indices || (i == 0 && offsets[i] != 0))
-            return aoticache_shim_fail("%s: offset %lld of bag %lld", function, (long long)offsets[i], (long long)i);
+            return aoticache_shim_fail("%s: invalid offset %lld of bag %lld", function, (long long)offsets[i],
+                                       (long long)i);
     return SHIM_SUCCESS;
 }
 
@@ -380,7 +381,7 @@ static AOTITorchError embed_into(const char *function, bool forward_only, AtenTe
     AtenTensorHandle results[4] = {NULL};
     for (size_t i = 0; i < 4; i++)
         if (ret_results[i] == NULL)
-            return aoticache_shim_fail("%s: no place for the results", function);
+            return aoticache_shim_fail("%s: a pointer for the results is NULL", function);
     SHIM_TRY(embed(function, forward_only, weight, indices, offsets, mode, shim_optional(weights), last_offset != 0,
                    padding, results));
     for (size_t i = 0; i < 4; i++)

@@ -37,14 +37,14 @@ static AOTITorchError read_dims(const char *function, const struct shim_tensor *
 {
     bool taken[SHIM_MAX_NDIM] = {false};
     if (num_dim < 0 || num_dim > tensor->ndim || (num_dim > 0 && dim == NULL))
-        return aoticache_shim_fail("%s: %lld dimensions of a tensor with %d", function, (long long)num_dim,
+        return aoticache_shim_fail("%s: %lld dimensions for a tensor with %d", function, (long long)num_dim,
                                    (int)tensor->ndim);
     ret_transform->count = (int)num_dim;
     for (int64_t i = 0; i < num_dim; i++) {
         int at = 0;
         SHIM_TRY(aoticache_shim_wrap_dimension(function, tensor->ndim, dim[i], &at));
         if (taken[at])
-            return aoticache_shim_fail("%s: dimension %d is named twice", function, at);
+            return aoticache_shim_fail("%s: dimension %d is given twice", function, at);
         if (tensor->sizes[at] < 1)
             return aoticache_shim_fail("%s: dimension %d has no elements to transform", function, at);
         taken[at] = true;
@@ -231,7 +231,7 @@ AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim
         return aoticache_shim_fail_dtype(__func__, tensor->dtype);
     SHIM_TRY(read_dims(__func__, tensor, dim, num_dim, &transform));
     if (transform.count == 0)
-        return aoticache_shim_fail("%s: no dimension is named", __func__);
+        return aoticache_shim_fail("%s: no dimension is given", __func__);
     int last = transform.dims[transform.count - 1];
     memcpy(sizes, tensor->sizes, (size_t)tensor->ndim * sizeof *sizes);
     if (onesided != 0)

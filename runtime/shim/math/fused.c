@@ -58,7 +58,7 @@ AOTITorchError aoticache_shim_unary_read(const char *function, const char *name,
             ret_unary->kind = SHIM_UNARY_GELU_TANH;
         return SHIM_SUCCESS;
     }
-    return aoticache_shim_fail("%s: \"%.40s\" of the result is not supported", function, name);
+    return aoticache_shim_fail("%s: post-operation \"%.40s\" is not supported", function, name);
 }
 
 static AOTITorchError read_binary(const char *function, const char *name, enum binary *ret_binary)
@@ -70,7 +70,7 @@ static AOTITorchError read_binary(const char *function, const char *name, enum b
             return SHIM_SUCCESS;
         }
     }
-    return aoticache_shim_fail("%s: the result and another tensor by \"%.40s\" is not supported", function,
+    return aoticache_shim_fail("%s: post-operation \"%.40s\" with another tensor is not supported", function,
                                name != NULL ? name : "NULL");
 }
 
@@ -81,7 +81,7 @@ static AOTITorchError check_float32(const char *function, const AtenTensorHandle
             return aoticache_shim_fail_undefined(function, tensors[i]);
         int32_t dtype = tensors[i]->tensor->dtype;
         if (dtype != AOTICACHE_DTYPE_FLOAT32)
-            return aoticache_shim_fail("%s: float32 is supported, and this is %s", function,
+            return aoticache_shim_fail("%s: only float32 is supported, not %s", function,
                                        aoticache_shim_dtype_text(dtype, (char[SHIM_DTYPE_TEXT_BYTES]){0}));
     }
     return SHIM_SUCCESS;
@@ -389,7 +389,7 @@ static AOTITorchError turn_weight(const char *function, AtenTensorHandle weight,
     if (w->packed == NULL)
         return aoti_torch_new_tensor_handle(weight, ret_weight);
     if (w->ndim < 3 || w->ndim > 5 || groups < 1 || w->sizes[0] % groups != 0 || !aoticache_shim_is_contiguous(w))
-        return aoticache_shim_fail("%s: a packed weight of %d dimensions for %lld groups is not understood", function,
+        return aoticache_shim_fail("%s: a packed weight of %d dimensions for %lld groups is not supported", function,
                                    (int)w->ndim, (long long)groups);
     const int64_t outputs = w->sizes[0] / groups, inputs = w->sizes[1], kernel = w->numel / (w->sizes[0] * inputs);
     const int64_t apart_sizes[] = {groups, inputs, outputs, kernel};
@@ -453,8 +453,7 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
         b = given->tensor;
     if (x->ndim < 1 || w->ndim != 2 || x->sizes[x->ndim - 1] != w->sizes[1])
         return aoticache_shim_fail(
-            "%s: a weight of %d dimensions, %lld elements, does not fit an input of %d dimensions, "
-            "%lld elements",
+            "%s: a weight of %d dimensions, %lld elements, does not match an input of %d dimensions, %lld elements",
             function, (int)w->ndim, (long long)w->numel, (int)x->ndim, (long long)x->numel);
     if (b != NULL && (b->dtype != x->dtype || b->ndim != 1 || b->sizes[0] != w->sizes[0]))
         return aoticache_shim_fail("%s: a bias of %d dimensions, %lld elements, for %lld results", function,

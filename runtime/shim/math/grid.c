@@ -138,9 +138,9 @@ static AOTITorchError check_grid(const char *function, const struct shim_tensor 
     if (input->sizes[2] < 1 || input->sizes[3] < 1 || input->sizes[4] < 1)
         return aoticache_shim_fail("%s: the input has an empty dimension", function);
     if (input->dtype != grid->dtype)
-        return aoticache_shim_fail("%s: input and grid must have one dtype", function);
+        return aoticache_shim_fail("%s: input and grid must have the same dtype", function);
     if (interpolation != INTERPOLATE_LINEAR && interpolation != INTERPOLATE_NEAREST)
-        return aoticache_shim_fail("%s: interpolation %lld is neither 0 nor 1", function, (long long)interpolation);
+        return aoticache_shim_fail("%s: interpolation %lld is not 0 or 1", function, (long long)interpolation);
     if (padding < PAD_ZEROS || padding > PAD_REFLECTION)
         return aoticache_shim_fail("%s: padding %lld is not one of 0 to 2", function, (long long)padding);
     return SHIM_SUCCESS;

@@ -12,11 +12,11 @@ AOTITorchError aoticache_shim_image_of(const char *function, const struct shim_t
     ptrdiff_t item_bytes = tensor->item_bytes;
     struct image image = {.data = tensor->data, .batch = 1, .sizes = {1, 1, 1}};
     if (channels != 0 && channels != 1)
-        return aoticache_shim_fail("%s: a tensor of %d or %d dimensions is needed, this one has %d", function, axes + 1,
+        return aoticache_shim_fail("%s: the tensor must have %d or %d dimensions, but has %d", function, axes + 1,
                                    axes + 2, (int)tensor->ndim);
     for (int d = 0; d < tensor->ndim; d++)
         if (tensor->sizes[d] > IMAGE_MAX_SIZE)
-            return aoticache_shim_fail("%s: dimension %d has size %lld, the largest here is %d", function, d,
+            return aoticache_shim_fail("%s: dimension %d has size %lld; at most %d is supported", function, d,
                                        (long long)tensor->sizes[d], IMAGE_MAX_SIZE);
     if (channels == 1) {
         image.batch = tensor->sizes[0];
@@ -76,14 +76,14 @@ AOTITorchError aoticache_shim_window_read(const char *function, const char *what
                                           int axes, int64_t least, int64_t filler, int64_t ret_values[IMAGE_AXES])
 {
     if ((count != axes && count != 1) || values == NULL)
-        return aoticache_shim_fail("%s: %s has %lld numbers, 1 or %d are needed", function, what, (long long)count,
+        return aoticache_shim_fail("%s: %s has %lld numbers; it must have 1 or %d", function, what, (long long)count,
                                    axes);
     for (int axis = 0; axis < IMAGE_AXES; axis++)
         ret_values[axis] = filler;
     for (int axis = 0; axis < axes; axis++) {
         int64_t value = values[count == 1 ? 0 : axis];
         if (value < least || value > IMAGE_MAX_SIZE)
-            return aoticache_shim_fail("%s: %s is %lld, %lld to %d is allowed", function, what, (long long)value,
+            return aoticache_shim_fail("%s: %s is %lld; it must be %lld to %d", function, what, (long long)value,
                                        (long long)least, IMAGE_MAX_SIZE);
         ret_values[IMAGE_AXES - axes + axis] = value;
     }

@@ -25,7 +25,7 @@ AOTITorchError aoti_torch_cpu_gcd(AtenTensorHandle self, AtenTensorHandle other,
     SHIM_CHECK_RESULT(ret_0);
     int32_t dtype = self->tensor->dtype;
     if (dtype != other->tensor->dtype)
-        return aoticache_shim_fail("%s: operands of one dtype are needed", __func__);
+        return aoticache_shim_fail("%s: the operands must have the same dtype", __func__);
     if (!aoticache_shim_is_integral(dtype) || dtype == AOTICACHE_DTYPE_BOOL)
         return aoticache_shim_fail_dtype(__func__, dtype);
     SHIM_TRY(aoticache_shim_broadcast(__func__, self->tensor, other->tensor, &ndim, sizes));

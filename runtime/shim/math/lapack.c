@@ -48,10 +48,9 @@ AOTITorchError aoticache_shim_lapack(const char *function, enum lapack_routine r
     char name[16];
     pthread_once(&once, load_library);
     if (library == NULL)
-        return aoticache_shim_fail(
-            "%s: linear algebra needs LAPACK, which is neither in this machine's BLAS nor in %s: "
-            "install OpenBLAS or LAPACK, or run the model in a process with PyTorch",
-            function, lapack_library);
+        return aoticache_shim_fail("%s: linear algebra needs LAPACK, which is neither in this machine's BLAS nor "
+                                   "in %s: install OpenBLAS or LAPACK, or run the model in a process with PyTorch",
+                                   function, lapack_library);
     snprintf(name, sizeof name, "%c%s_", letters[kind], names[routine][kind / 2]);
     void *symbol = dlsym(library, name);
     if (symbol == NULL)
@@ -80,13 +79,13 @@ AOTITorchError aoticache_shim_check_matrices(const char *function, AtenTensorHan
     const struct shim_tensor *t = tensor->tensor;
     if (t->dtype != AOTICACHE_DTYPE_FLOAT32 && t->dtype != AOTICACHE_DTYPE_FLOAT64 &&
         t->dtype != AOTICACHE_DTYPE_COMPLEX64 && t->dtype != AOTICACHE_DTYPE_COMPLEX128)
-        return aoticache_shim_fail("%s: float32, float64, complex64 or complex128 is needed, this is %s", function,
+        return aoticache_shim_fail("%s: float32, float64, complex64 or complex128 is needed, not %s", function,
                                    aoticache_shim_dtype_text(t->dtype, text));
     if (t->ndim < 2)
-        return aoticache_shim_fail("%s: matrices are needed, this has %d dimensions", function, (int)t->ndim);
+        return aoticache_shim_fail("%s: matrices are needed; this tensor has %d dimensions", function, (int)t->ndim);
     const int64_t rows = t->sizes[t->ndim - 2], columns = t->sizes[t->ndim - 1];
     if (rows > INT_MAX || columns > INT_MAX || (square && rows != columns))
-        return aoticache_shim_fail("%s: %s are needed, these have %lld rows and %lld columns", function,
+        return aoticache_shim_fail("%s: %s are needed; these have %lld rows and %lld columns", function,
                                    square ? "square matrices" : "smaller matrices", (long long)rows,
                                    (long long)columns);
     return SHIM_SUCCESS;

@@ -87,7 +87,7 @@ static AOTITorchError report(const char *operator_name, const char *text, int64_
         if (info[i] == 0)
             continue;
         if (info[i] < 0)
-            return aoticache_shim_fail("%.80s: LAPACK refuses argument %d", operator_name, -info[i]);
+            return aoticache_shim_fail("%.80s: LAPACK rejects argument %d", operator_name, -info[i]);
         return aoticache_shim_fail("%.80s: matrix %lld %s (%d)", operator_name, (long long)i, text, info[i]);
     }
     return SHIM_SUCCESS;
@@ -106,7 +106,8 @@ AOTITorchError aoticache_shim_common_batch(const char *function, const struct sh
         int a_at = d - (ndim + 2 - a->ndim), b_at = d - (ndim + 2 - b->ndim);
         int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
         if (a_size != b_size && a_size != 1 && b_size != 1)
-            return aoticache_shim_fail("%s: batches of %lld and %lld", function, (long long)a_size, (long long)b_size);
+            return aoticache_shim_fail("%s: batches of %lld and %lld do not match", function, (long long)a_size,
+                                       (long long)b_size);
         ret_batch[d] = a_size == 1 ? b_size : a_size;
     }
     *ret_ndim = ndim + 2;
@@ -154,7 +155,8 @@ static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivot
     for (int64_t i = 0; i < made->tensor->numel; i++) { /* LAPACK would exchange any rows, even invalid ones */
         int32_t pivot = ((const int32_t *)made->tensor->data)[i];
         if (pivot == 0 || pivot > count || pivot < -count)
-            return aoticache_shim_fail("%s: a pivot of %d, for %lld rows", function, (int)pivot, (long long)count);
+            return aoticache_shim_fail("%s: a pivot is %d, but there are %lld rows", function, (int)pivot,
+                                       (long long)count);
     }
     *ret = shim_steal(&made);
     return SHIM_SUCCESS;
@@ -170,7 +172,7 @@ static AOTITorchError check_pair(const char *function, AtenTensorHandle a, AtenT
     SHIM_TRY(aoticache_shim_check_matrices(function, b, false));
     const struct shim_tensor *x = a->tensor, *y = b->tensor;
     if (x->dtype != y->dtype || y->sizes[y->ndim - (left ? 2 : 1)] != x->sizes[x->ndim - 1])
-        return aoticache_shim_fail("%s: matrices of one dtype are needed, the second ones of %lld %s", function,
+        return aoticache_shim_fail("%s: matrices with the same dtype are needed, the second with %lld %s", function,
                                    (long long)x->sizes[x->ndim - 1], left ? "rows" : "columns");
     return SHIM_SUCCESS;
 }
@@ -202,7 +204,7 @@ AOTITorchError aoticache_shim_lu_factor(const aoticache_named_argument *a, AtenT
 {
     cleanup_tensor AtenTensorHandle lu = NULL, pivots = NULL, info = NULL;
     if (a[1].integer == 0)
-        return aoticache_shim_fail("linalg.lu_factor: without pivots, which PyTorch has not on the CPU either");
+        return aoticache_shim_fail("linalg.lu_factor: pivot=False is not supported on the CPU, as in PyTorch");
     SHIM_TRY(factor("linalg.lu_factor", a[0].tensor, false, &lu, &pivots, &info));
     if (a[2].integer != 0)
         SHIM_TRY(report("linalg.lu_factor", singular, info->tensor->numel, info->tensor->data));
@@ -229,7 +231,7 @@ static AOTITorchError solve_with(const char *function, AtenTensorHandle lu, Aten
     const int32_t *pivot = exchanges->tensor->data;
     for (int64_t i = 0; i < exchanges->tensor->numel; i++)
         if (pivot[i] < 1)
-            return aoticache_shim_fail("%s: a pivot of %d", function, (int)pivot[i]);
+            return aoticache_shim_fail("%s: invalid pivot %d", function, (int)pivot[i]);
     const bool conjugates = !left && adjoint;
     const char how = left ? (adjoint ? 'C' : 'N') : (adjoint ? 'N' : 'T');
     if (conjugates)
@@ -419,7 +421,8 @@ static AOTITorchError unpack_pivots(const char *function, const struct matrices 
             at[k] = k;
         for (int64_t k = 0; k < each; k++) {
             if (pivot[k] < 1 || pivot[k] > m->rows)
-                return aoticache_shim_fail("%s: a pivot of %d, for %lld rows", function, pivot[k], (long long)m->rows);
+                return aoticache_shim_fail("%s: a pivot is %d, but there are %lld rows", function, pivot[k],
+                                           (long long)m->rows);
             int64_t other = at[pivot[k] - 1];
             at[pivot[k] - 1] = at[k];
             at[k] = other;
@@ -485,7 +488,7 @@ AOTITorchError aoticache_shim_lu(const aoticache_named_argument *a, AtenTensorHa
 {
     cleanup_tensor AtenTensorHandle lu = NULL, pivots = NULL, info = NULL;
     if (a[1].integer == 0)
-        return aoticache_shim_fail("linalg.lu: without pivots, which PyTorch has not on the CPU either");
+        return aoticache_shim_fail("linalg.lu: pivot=False is not supported on the CPU, as in PyTorch");
     SHIM_TRY(factor("linalg.lu", a[0].tensor, false, &lu, &pivots, &info));
     return unpack("linalg.lu", lu, pivots, true, true, ret);
 }
@@ -695,7 +698,7 @@ AOTITorchError aoticache_shim_check_errors(const aoticache_named_argument *a, At
     SHIM_TRY(aoticache_shim_read("_linalg_check_errors", a[0].tensor, INT32, &info));
     const char *text = strstr(name, "cholesky") != NULL ? indefinite
                        : strstr(name, "eig") != NULL || strstr(name, "svd") != NULL
-                           ? "has values that the algorithm does not converge to"
+                           ? "has values with which the algorithm does not converge"
                            : singular;
     return report(name, text, info->tensor->numel, info->tensor->data);
 }

@@ -135,7 +135,7 @@ static AOTITorchError check_matrix(const char *function, const char *what, AtenT
 {
     const struct shim_tensor *t = tensor->tensor;
     if (t->ndim != 2 || t->sizes[0] != rows || t->sizes[1] != columns)
-        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function,
+        return aoticache_shim_fail("%s: %s must be %lld x %lld, but has %d dimensions and %lld elements", function,
                                    what, (long long)rows, (long long)columns, (int)t->ndim, (long long)t->numel);
     return SHIM_SUCCESS;
 }
@@ -146,7 +146,7 @@ static AOTITorchError check_state(const char *function, const char *what, AtenTe
     const struct shim_tensor *t = tensor->tensor;
     if (t->ndim < 2 || t->ndim > 3 || (t->ndim == 3 && t->sizes[0] != 1) || t->sizes[t->ndim - 2] != l->batch ||
         t->sizes[t->ndim - 1] != l->units)
-        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function,
+        return aoticache_shim_fail("%s: %s must be %lld x %lld, but has %d dimensions and %lld elements", function,
                                    what, (long long)l->batch, (long long)l->units, (int)t->ndim, (long long)t->numel);
     return SHIM_SUCCESS;
 }
@@ -155,7 +155,7 @@ static AOTITorchError check_bias(const char *function, AtenTensorHandle bias, co
 {
     const struct shim_tensor *t = bias->tensor;
     if (t->ndim != 1 || t->numel != GATES * l->units)
-        return aoticache_shim_fail("%s: a bias must have %lld elements, and has %lld in %d dimensions", function,
+        return aoticache_shim_fail("%s: a bias must have %lld elements, but has %lld in %d dimensions", function,
                                    (long long)(GATES * l->units), (long long)t->numel, (int)t->ndim);
     return SHIM_SUCCESS;
 }
@@ -176,12 +176,12 @@ static AOTITorchError describe(const char *function, const struct operands *o, i
             return aoticache_shim_fail_undefined(function, all[i]);
         int32_t dtype = all[i]->tensor->dtype;
         if ((dtype != AOTICACHE_DTYPE_FLOAT32 && dtype != AOTICACHE_DTYPE_BFLOAT16) || dtype != o->input->tensor->dtype)
-            return aoticache_shim_fail("%s: operands of float32 or all of bfloat16 are needed, one is %s", function,
+            return aoticache_shim_fail("%s: all operands must be float32, or all bfloat16; one is %s", function,
                                        aoticache_shim_dtype_text(dtype, (char[SHIM_DTYPE_TEXT_BYTES]){0}));
     }
     const struct shim_tensor *input = o->input->tensor;
     if (input->ndim != 3 || units < 0 || units > INT32_MAX)
-        return aoticache_shim_fail("%s: an input of 3 dimensions (steps, batch, inputs) is needed, this has %d; %lld "
+        return aoticache_shim_fail("%s: the input must have 3 dimensions (steps, batch, inputs), but has %d; %lld "
                                    "units",
                                    function, (int)input->ndim, (long long)units);
     l->steps = input->sizes[0];
@@ -261,7 +261,8 @@ static AOTITorchError flatten_weight(const char *function, AtenTensorHandle weig
     const int64_t sizes[] = {w->sizes[3] * w->sizes[4], w->sizes[2]}, strides[] = {w->sizes[2], 1};
     if (w->sizes[0] != 1 || w->sizes[1] != 1 || w->sizes[3] != GATES || w->strides[2] != 1 ||
         w->strides[4] != w->sizes[2] || w->strides[3] != w->sizes[4] * w->sizes[2])
-        return aoticache_shim_fail("%s: a packed weight of %lld elements in 5 dimensions is not an LSTM layer's",
+        return aoticache_shim_fail("%s: a packed weight of %lld elements in 5 dimensions does not belong to an "
+                                   "LSTM layer",
                                    function, (long long)w->numel);
     return aoticache_shim_tensor_view(function, w, w->dtype, 2, sizes, strides, 0, ret_weight);
 }
@@ -287,10 +288,11 @@ AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTenso
     SHIM_CHECK_RESULT(ret2);
     SHIM_CHECK_RESULT(ret3);
     if (mode != MODE_LSTM || num_layers != 1 || bidirectional != 0 || batch_sizes_len_ != 0)
-        return aoticache_shim_fail(
-            "%s: one layer of an LSTM (mode 2) in one direction, not packed, is supported; this is "
-            "mode %lld with %lld layers, bidirectional %d, %lld batch sizes",
-            __func__, (long long)mode, (long long)num_layers, (int)bidirectional, (long long)batch_sizes_len_);
+        return aoticache_shim_fail("%s: only one layer of an LSTM (mode 2) in one direction, not packed, is "
+                                   "supported; this is mode %lld with %lld layers, bidirectional %d, %lld batch "
+                                   "sizes",
+                                   __func__, (long long)mode, (long long)num_layers, (int)bidirectional,
+                                   (long long)batch_sizes_len_);
     SHIM_TRY(flatten_weight(__func__, weight0, &input_weight));
     SHIM_TRY(flatten_weight(__func__, weight1, &state_weight));
     const struct operands operands = {input, input_weight, state_weight, {weight2, weight3}, hx_, cx_, has_biases != 0};

@@ -45,11 +45,12 @@ static AOTITorchError check_dtypes(const char *function, const struct product *p
     const struct shim_tensor *others[] = {product->a, product->b, product->addend};
     for (int i = 0; i < 3; i++)
         if (others[i] != NULL && others[i]->dtype != dtype)
-            return aoticache_shim_fail("%s: operands of one dtype are needed, these are %s and %s", function,
+            return aoticache_shim_fail("%s: the operands must have the same dtype; these are %s and %s", function,
                                        aoticache_shim_dtype_text(dtype, first),
                                        aoticache_shim_dtype_text(others[i]->dtype, second));
     if (!is_multiplied(dtype))
-        return aoticache_shim_fail("%s: there is no product of %s", function, aoticache_shim_dtype_text(dtype, first));
+        return aoticache_shim_fail("%s: multiplication of %s is not supported", function,
+                                   aoticache_shim_dtype_text(dtype, first));
     return SHIM_SUCCESS;
 }
 
@@ -58,7 +59,7 @@ static AOTITorchError check_sizes(const char *function, const struct product *pr
     const struct shim_tensor *out = product->out, *a = product->a, *b = product->b;
     int ndim = product->ndim;
     if (a->ndim != ndim || b->ndim != ndim || out->ndim != ndim)
-        return aoticache_shim_fail("%s: tensors of %d dimensions are needed, these have %d, %d and %d (the result)",
+        return aoticache_shim_fail("%s: tensors must have %d dimensions; these have %d, %d and %d (the result)",
                                    function, ndim, (int)a->ndim, (int)b->ndim, (int)out->ndim);
     if (ndim == 3 && (a->sizes[0] != b->sizes[0] || a->sizes[0] != out->sizes[0]))
         return aoticache_shim_fail("%s: batches of %lld, %lld and %lld (the result) do not match", function,
@@ -286,7 +287,8 @@ AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat,
     SHIM_CHECK_RESULT(ret_tensor);
     const struct shim_tensor *addend = self->tensor, *vector = vec->tensor;
     if (addend->ndim > 1 || mat->tensor->ndim != 2 || vector->ndim != 1)
-        return aoticache_shim_fail("%s: a vector, a matrix, a vector are needed, these have %d, %d and %d dimensions",
+        return aoticache_shim_fail("%s: a vector, a matrix and a vector are needed; these have %d, %d and %d "
+                                   "dimensions",
                                    __func__, (int)addend->ndim, (int)mat->tensor->ndim, (int)vector->ndim);
     const int64_t rows = mat->tensor->sizes[0], stride = 1, length = addend->ndim == 1 ? addend->sizes[0] : 1;
     AtenTensorHandle out;
@@ -336,7 +338,8 @@ AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTensorHandle bat
     SHIM_CHECK_RESULT(ret_tensor);
     const struct shim_tensor *a = batch1->tensor, *b = batch2->tensor;
     if (a->ndim != 3 || b->ndim != 3 || a->sizes[0] != b->sizes[0])
-        return aoticache_shim_fail("%s: two batches of as many matrices are needed, these have %d and %d dimensions",
+        return aoticache_shim_fail("%s: two batches with the same number of matrices are needed; these have %d "
+                                   "and %d dimensions",
                                    __func__, (int)a->ndim, (int)b->ndim);
     const int64_t sizes[] = {a->sizes[1], b->sizes[2]}, strides[] = {b->sizes[2] > 1 ? b->sizes[2] : 1, 1};
     AtenTensorHandle out;

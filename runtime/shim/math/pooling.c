@@ -101,7 +101,7 @@ static AOTITorchError fractional_ranges(const struct pooling *p, const struct wi
     for (int axis = IMAGE_AXES - p->axes; axis < IMAGE_AXES; axis++) {
         int64_t kernel = window->kernel[axis], count = p->output.sizes[axis], room = p->input.sizes[axis] - kernel;
         if (!(samples[axis] >= 0 && samples[axis] <= 1))
-            return aoticache_shim_fail("%s: a random sample is %g, 0 to 1 is allowed", p->function, samples[axis]);
+            return aoticache_shim_fail("%s: a random sample is %g; it must be 0 to 1", p->function, samples[axis]);
         for (int64_t o = 0; o < count; o++) {
             int64_t start = fractional_start(p, samples[axis], o, room, count);
             if (start > room) /* due to rounding, in a dimension of millions */
@@ -359,13 +359,13 @@ static AOTITorchError start_pooling(struct pooling *p, const char *function, con
     p->dtype = input->dtype;
     if (input->dtype != AOTICACHE_DTYPE_FLOAT32 && input->dtype != AOTICACHE_DTYPE_FLOAT64 &&
         input->dtype != AOTICACHE_DTYPE_FLOAT16 && input->dtype != AOTICACHE_DTYPE_BFLOAT16)
-        return aoticache_shim_fail("%s: there is no pooling of %s", function,
+        return aoticache_shim_fail("%s: pooling of %s is not supported", function,
                                    aoticache_shim_dtype_text(input->dtype, text));
     if (aoticache_shim_image_of(function, input, axes, &p->input) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     for (int axis = 0; axis < IMAGE_AXES; axis++)
         if (p->input.sizes[axis] == 0)
-            return aoticache_shim_fail("%s: there is nothing to pool, a spatial dimension has size 0", function);
+            return aoticache_shim_fail("%s: a spatial dimension has size 0", function);
     return SHIM_SUCCESS;
 }
 
@@ -382,7 +382,7 @@ static AOTITorchError start_walk(struct pooling *p, bool may_share)
     p->steps = aoticache_shim_pooling_rows((enum shim_class)p->access->load_class);
     p->lanes = may_share && is_side_by_side ? p->input.channels : 1;
     if (p->input.sizes[0] * p->input.sizes[1] > INT32_MAX)
-        return aoticache_shim_fail("%s: more than 2^31 rows", p->function);
+        return aoticache_shim_fail("%s: more than 2^31 rows are not supported", p->function);
     for (int axis = 0; axis < IMAGE_AXES; axis++)
         ranges += (size_t)p->output.sizes[axis];
     p->ranges[0] = malloc(ranges * sizeof(struct range));
@@ -504,7 +504,7 @@ static AOTITorchError max_pool(const char *function, int axes, AtenTensorHandle 
     if (!shim_is_defined(self))
         return aoticache_shim_fail_undefined(function, self);
     if (ret_output == NULL || ret_indices == NULL)
-        return aoticache_shim_fail("%s: no place for the results", function);
+        return aoticache_shim_fail("%s: a pointer for the results is NULL", function);
     if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "dilation", dilation, dilation_count, axes, 1, 1, window->dilation) !=
             SHIM_SUCCESS ||
@@ -525,7 +525,7 @@ static AOTITorchError average_pool(struct pooling *p, const char *function, int 
     if (!shim_is_defined(self))
         return aoticache_shim_fail_undefined(function, self);
     if (ret_output == NULL)
-        return aoticache_shim_fail("%s: no place for the result", function);
+        return aoticache_shim_fail("%s: the pointer for the result is NULL", function);
     if (divisor != NULL && *divisor == 0)
         return aoticache_shim_fail("%s: divisor_override is 0", function);
     p->divisor = divisor != NULL ? *divisor : 0;
@@ -549,7 +549,7 @@ static AOTITorchError adaptive_pool(const char *function, int axes, AtenTensorHa
     if (!shim_is_defined(self))
         return aoticache_shim_fail_undefined(function, self);
     if (ret_output == NULL || (with_indices && ret_indices == NULL))
-        return aoticache_shim_fail("%s: no place for the results", function);
+        return aoticache_shim_fail("%s: a pointer for the results is NULL", function);
     if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "output_size", output_size, output_size_count, axes, 0, 1, spatial) !=
             SHIM_SUCCESS)
@@ -600,8 +600,7 @@ static AOTITorchError check_fractional(const struct pooling *p, const struct win
                                        const int64_t spatial[IMAGE_AXES], const struct shim_tensor *samples)
 {
     if (samples->dtype != p->dtype || (p->dtype != AOTICACHE_DTYPE_FLOAT32 && p->dtype != AOTICACHE_DTYPE_FLOAT64))
-        return aoticache_shim_fail("%s: input and random samples of one dtype, float32 or float64, are needed",
-                                   p->function);
+        return aoticache_shim_fail("%s: input and random samples must both be float32, or both float64", p->function);
     if (samples->ndim != 3 || samples->sizes[0] < p->input.batch || samples->sizes[1] < p->input.channels ||
         samples->sizes[2] != p->axes)
         return aoticache_shim_fail("%s: %lld x %lld x %d random samples are needed", p->function,
@@ -626,7 +625,7 @@ static AOTITorchError fractional_pool(const char *function, int axes, AtenTensor
     if (!shim_is_defined(self) || !shim_is_defined(random_samples))
         return aoticache_shim_fail_undefined(function, shim_is_defined(self) ? random_samples : self);
     if (ret_output == NULL || ret_indices == NULL)
-        return aoticache_shim_fail("%s: no place for the results", function);
+        return aoticache_shim_fail("%s: a pointer for the results is NULL", function);
     if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "kernel_size", kernel, kernel_count, axes, 1, 1, window.kernel) !=
             SHIM_SUCCESS ||

@@ -200,7 +200,8 @@ static AOTITorchError measure(const char *function, const struct convolution_win
         int64_t reach = job->dilation[axis] * (job->kernel[axis] - 1) + 1;
         int64_t room = job->sizes[axis] + 2 * job->padding[axis] - reach;
         if (job->kernel[axis] < 1 || room < 0)
-            return aoticache_shim_fail("%s: a kernel of %lld, with padding and dilation, does not fit an input of %lld",
+            return aoticache_shim_fail("%s: a kernel of %lld, with padding and dilation, does not fit into an input "
+                                       "of %lld",
                                        function, (long long)job->kernel[axis], (long long)job->sizes[axis]);
         job->outputs[axis] = room / job->stride[axis] + 1;
         job->positions *= job->outputs[axis];
@@ -224,8 +225,8 @@ static AOTITorchError describe(const char *function, const struct quantized_oper
     const bool flat = axes == 1 && weight_axes == 2 && w->sizes[2] == 1;
     if (axes < 1 || axes > IMAGE_AXES || (weight_axes != axes && !flat) || groups < 1 || w->sizes[0] % groups != 0 ||
         x->sizes[1] != w->sizes[1] * groups)
-        return aoticache_shim_fail("%s: a weight of %d dimensions, %lld elements, in %lld groups does not fit an input "
-                                   "of %d dimensions, %lld elements",
+        return aoticache_shim_fail("%s: a weight of %d dimensions, %lld elements, in %lld groups does not match "
+                                   "an input of %d dimensions, %lld elements",
                                    function, (int)w->ndim, (long long)w->numel, (long long)groups, (int)x->ndim,
                                    (long long)x->numel);
     *job = (struct convolution_job){.groups = groups,

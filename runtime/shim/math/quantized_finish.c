@@ -150,7 +150,7 @@ void aoticache_shim_quantized_finish(const struct quantized_finish *f, int32_t *
 
 static AOTITorchError fail_dtype(const char *function, const char *what, const char *wanted, int32_t dtype)
 {
-    return aoticache_shim_fail("%s: %s must be %s, and is %s", function, what, wanted,
+    return aoticache_shim_fail("%s: %s must be %s, but is %s", function, what, wanted,
                                aoticache_shim_dtype_text(dtype, (char[SHIM_DTYPE_TEXT_BYTES]){0}));
 }
 
@@ -160,7 +160,7 @@ static AOTITorchError read_single(const char *function, const char *what, AtenTe
     if (!shim_is_defined(tensor))
         return aoticache_shim_fail_undefined(function, tensor);
     if (tensor->tensor->numel != 1)
-        return aoticache_shim_fail("%s: %s of %lld elements; one for all inputs is supported", function, what,
+        return aoticache_shim_fail("%s: %s has %lld elements; only one for all inputs is supported", function, what,
                                    (long long)tensor->tensor->numel);
     SHIM_TRY(aoticache_shim_read(function, tensor, AOTICACHE_DTYPE_FLOAT64, &read));
     *ret_value = *(const double *)read->tensor->data;
@@ -175,7 +175,7 @@ static AOTITorchError check_zero_points(const char *function, AtenTensorHandle z
     SHIM_TRY(aoticache_shim_read(function, zero_points, AOTICACHE_DTYPE_FLOAT64, &read));
     for (int64_t i = 0; i < read->tensor->numel; i++)
         if (((const double *)read->tensor->data)[i] != 0)
-            return aoticache_shim_fail("%s: a weight's zero point must be 0, one is %g", function,
+            return aoticache_shim_fail("%s: a weight's zero point must be 0; one is %g", function,
                                        ((const double *)read->tensor->data)[i]);
     return SHIM_SUCCESS;
 }
@@ -188,7 +188,7 @@ AOTITorchError aoticache_shim_quantized_scales(const char *function, const struc
         return aoticache_shim_fail_undefined(function, o->scales);
     const int64_t count = o->scales->tensor->numel;
     if (count != 1 && count != channels)
-        return aoticache_shim_fail("%s: %lld scales of a weight with %lld results", function, (long long)count,
+        return aoticache_shim_fail("%s: %lld scales for a weight with %lld results", function, (long long)count,
                                    (long long)channels);
     SHIM_TRY(aoticache_shim_read(function, o->scales, F32, &read));
     SHIM_TRY(aoticache_shim_make(function, 1, &channels, F32, &factors));
@@ -223,11 +223,12 @@ AOTITorchError aoticache_shim_quantized_read_finish(const char *function, const 
         f->dtype != AOTICACHE_DTYPE_FLOAT16)
         return fail_dtype(function, "the result", "uint8, int8, float32, bfloat16 or float16", f->dtype);
     if (!quantized_is_bytes(f->dtype) && (o->output_scale != 1 || o->output_zero_point != 0))
-        return aoticache_shim_fail("%s: a result of floats has scale 1 and zero point 0, these are %g and %lld",
+        return aoticache_shim_fail("%s: a floating-point result must have scale 1 and zero point 0; these are %g "
+                                   "and %lld",
                                    function, o->output_scale, (long long)o->output_zero_point);
     if (o->binary != NULL && strcmp(o->binary, "none") != 0) {
         if (strcmp(o->binary, "sum") != 0 && strcmp(o->binary, "add") != 0)
-            return aoticache_shim_fail("%s: the result and another tensor by \"%.40s\" is not supported", function,
+            return aoticache_shim_fail("%s: post-operation \"%.40s\" with another tensor is not supported", function,
                                        o->binary);
         f->other = o->binary[0] == 's' ? QUANTIZED_OTHER_SUM : QUANTIZED_OTHER_ADD;
         if (f->other == QUANTIZED_OTHER_ADD) { /* unconverted elements, as in PyTorch */
@@ -237,7 +238,7 @@ AOTITorchError aoticache_shim_quantized_read_finish(const char *function, const 
         if (!shim_is_defined(o->other))
             return aoticache_shim_fail_undefined(function, o->other);
         if (o->alpha != 1)
-            return aoticache_shim_fail("%s: the other tensor times %g is not supported", function, o->alpha);
+            return aoticache_shim_fail("%s: a factor of %g for the other tensor is not supported", function, o->alpha);
     }
     return aoticache_shim_unary_read(function, o->unary, o->unary_scalars, o->unary_scalar_count, &o->algorithm,
                                      &f->unary);
@@ -257,7 +258,7 @@ AOTITorchError aoticache_shim_quantized_check_input(const char *function, const 
     SHIM_TRY(read_single(function, "a scale of the input", o->x_scale, ret_scale));
     SHIM_TRY(read_single(function, "a zero point of the input", o->x_zero_point, ret_zero_point));
     if (*ret_zero_point < INT8_MIN || *ret_zero_point > UINT8_MAX)
-        return aoticache_shim_fail("%s: the input's zero point is %g, -128 to 255 is possible", function,
+        return aoticache_shim_fail("%s: the input's zero point is %g; it must be -128 to 255", function,
                                    *ret_zero_point);
     return check_zero_points(function, o->zero_points);
 }

@@ -262,7 +262,8 @@ AOTITorchError aoti_torch_cpu__weight_int4pack_mm_cpu_tensor(AtenTensorHandle X,
     SHIM_TRY(aoticache_shim_check_activations(__func__, x, s));
     if (packed->dtype != AOTICACHE_DTYPE_UINT8 || x->ndim != 2 || packed->ndim != 2 ||
         packed->sizes[1] * 2 != x->sizes[1] || packed->sizes[0] % 16 != 0)
-        return aoticache_shim_fail("%s: a packed weight of uint8 is needed, a multiple of 16 x half the inputs",
+        return aoticache_shim_fail("%s: a packed weight of uint8 is needed: a multiple of 16 rows, half the "
+                                   "inputs as columns",
                                    __func__);
     const int64_t rows = x->sizes[0], results = packed->sizes[0], depth = x->sizes[1], sizes[] = {rows, results};
     if (group < 1 || depth % group != 0 || s->ndim != 3 || s->sizes[0] != depth / group || s->sizes[1] != results ||

@@ -66,7 +66,7 @@ static AOTITorchError linear(const char *function, const struct quantized_operan
     SHIM_TRY(aoticache_shim_quantized_check_input(function, o, &x_scale, &x_zero_point));
     const struct shim_tensor *in = o->x->tensor, *w = o->weight->tensor;
     if (in->ndim < 1 || w->ndim != 2 || in->sizes[in->ndim - 1] != w->sizes[0])
-        return aoticache_shim_fail("%s: a weight of %d dimensions, %lld elements, does not fit an input of %d "
+        return aoticache_shim_fail("%s: a weight of %d dimensions, %lld elements, does not match an input of %d "
                                    "dimensions, %lld elements",
                                    function, (int)w->ndim, (long long)w->numel, (int)in->ndim, (long long)in->numel);
     const int64_t depth = w->sizes[0], channels = w->sizes[1];

@@ -25,11 +25,12 @@ static AOTITorchError check_matrices(const char *function, const struct shim_ten
                                      int inner)
 {
     if (a->ndim != 2 || b->ndim != 2)
-        return aoticache_shim_fail("%s: two matrices are needed, these have %d and %d dimensions", function,
+        return aoticache_shim_fail("%s: two matrices are needed; these have %d and %d dimensions", function,
                                    (int)a->ndim, (int)b->ndim);
     if (a->sizes[1] != b->sizes[inner])
-        return aoticache_shim_fail("%s: the first matrix has %lld columns, the second one %lld to meet them", function,
-                                   (long long)a->sizes[1], (long long)b->sizes[inner]);
+        return aoticache_shim_fail("%s: the first matrix has %lld columns, but the second has %lld rows or "
+                                   "columns to match",
+                                   function, (long long)a->sizes[1], (long long)b->sizes[inner]);
     return SHIM_SUCCESS;
 }
 
@@ -37,7 +38,7 @@ static AOTITorchError fail_pair(const char *function, const char *wanted, const 
                                 const struct shim_tensor *b)
 {
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
-    return aoticache_shim_fail("%s: %s, these are %s and %s", function, wanted,
+    return aoticache_shim_fail("%s: %s; these are %s and %s", function, wanted,
                                aoticache_shim_dtype_text(a->dtype, first), aoticache_shim_dtype_text(b->dtype, second));
 }
 
@@ -92,7 +93,8 @@ AOTITorchError aoti_torch_cpu__weight_int8pack_mm(AtenTensorHandle self, AtenTen
     if (w->dtype != AOTICACHE_DTYPE_INT8)
         return fail_pair(__func__, "a weight of int8 is needed", x, w);
     if (s->ndim != 1 || s->numel != w->sizes[0])
-        return aoticache_shim_fail("%s: %lld scales are needed, one for each result, these are %lld in %d dimensions",
+        return aoticache_shim_fail("%s: %lld scales are needed, one for each result; these are %lld in %d "
+                                   "dimensions",
                                    __func__, (long long)w->sizes[0], (long long)s->numel, (int)s->ndim);
     const int64_t rows = x->sizes[0], columns = w->sizes[0], sizes[] = {rows, columns};
     SHIM_TRY(aoticache_shim_read(__func__, self, F32, &left));

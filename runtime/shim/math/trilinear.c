@@ -31,7 +31,7 @@ static AOTITorchError read_dimensions(const struct trilinear *t, const char *wha
         int at = 0;
         SHIM_TRY(aoticache_shim_wrap_dimension(t->function, t->ndim, dims[i], &at));
         if (ret_set[at])
-            return aoticache_shim_fail("%s: %s names dimension %d twice", t->function, what, at);
+            return aoticache_shim_fail("%s: %s contains dimension %d twice", t->function, what, at);
         ret_set[at] = true;
     }
     return SHIM_SUCCESS;
@@ -235,10 +235,10 @@ AOTITorchError aoti_torch_cpu__trilinear(AtenTensorHandle i1, AtenTensorHandle i
     SHIM_CHECK_RESULT(ret0);
     const int64_t ndim = i1->tensor->ndim + expand1_len_;
     if (expand1_len_ < 0 || ndim < 1 || ndim > SHIM_MAX_NDIM || unroll_dim < 0 || unroll_dim >= ndim)
-        return aoticache_shim_fail("%s: %lld dimensions, of which number %lld is to be unrolled", __func__,
-                                   (long long)ndim, (long long)unroll_dim);
+        return aoticache_shim_fail("%s: %lld dimensions, of which %lld is to be unrolled", __func__, (long long)ndim,
+                                   (long long)unroll_dim);
     if (i1->tensor->dtype != i2->tensor->dtype || i1->tensor->dtype != i3->tensor->dtype)
-        return aoticache_shim_fail("%s: three tensors of one dtype are needed", __func__);
+        return aoticache_shim_fail("%s: three tensors with the same dtype are needed", __func__);
     t.ndim = (int)ndim;
     unrolled = (int)unroll_dim;
     SHIM_TRY(read_dimensions(&t, "sumdim", sumdim, sumdim_len_, t.summed));

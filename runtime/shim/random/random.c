@@ -23,7 +23,7 @@ struct drawing {
 static AOTITorchError check_generator(const char *function, AtenGeneratorHandle *generator)
 {
     if (generator != NULL && *generator != NULL)
-        return aoticache_shim_fail("%s: a generator of its own needs PyTorch in the process", function);
+        return aoticache_shim_fail("%s: a custom generator needs PyTorch in the process", function);
     return SHIM_SUCCESS;
 }
 
@@ -249,7 +249,7 @@ AOTITorchError aoti_torch_cpu_uniform(AtenTensorHandle self, double from, double
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(check_generator(__func__, generator));
     if (!(from <= to))
-        return aoticache_shim_fail("%s: from %g to %g", __func__, from, to);
+        return aoticache_shim_fail("%s: invalid range from %g to %g", __func__, from, to);
     return draw_like(__func__, &drawing, self, NULL, ret_0);
 }
 
@@ -260,7 +260,7 @@ AOTITorchError aoti_torch_cpu_normal_functional(AtenTensorHandle self, double me
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(check_generator(__func__, generator));
     if (!(std >= 0))
-        return aoticache_shim_fail("%s: a standard deviation of %g", __func__, std);
+        return aoticache_shim_fail("%s: invalid standard deviation %g", __func__, std);
     return draw_like(__func__, &drawing, self, NULL, ret_0);
 }
 
@@ -271,7 +271,7 @@ AOTITorchError aoti_torch_cpu_exponential(AtenTensorHandle self, double lambd, A
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(check_generator(__func__, generator));
     if (!(lambd > 0))
-        return aoticache_shim_fail("%s: a rate of %g", __func__, lambd);
+        return aoticache_shim_fail("%s: invalid rate %g", __func__, lambd);
     return draw_like(__func__, &drawing, self, NULL, ret_0);
 }
 
@@ -281,7 +281,7 @@ AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p, 
     SHIM_CHECK_TENSOR(self);
     SHIM_TRY(check_generator(__func__, generator));
     if (!(p >= 0 && p <= 1))
-        return aoticache_shim_fail("%s: a probability of %g", __func__, p);
+        return aoticache_shim_fail("%s: invalid probability %g", __func__, p);
     return fill_tensor(__func__, self, &drawing);
 }
 
@@ -300,7 +300,7 @@ AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTenso
     double *chance = chances->tensor->data;
     for (int64_t i = 0; i < chances->tensor->numel; i++)
         if (!(chance[i] >= 0 && chance[i] <= 1))
-            return aoticache_shim_fail("%s: a probability of %g", __func__, chance[i]);
+            return aoticache_shim_fail("%s: invalid probability %g", __func__, chance[i]);
     bool is_double = p->tensor->dtype == AOTICACHE_DTYPE_FLOAT64;
     struct random_engine *engine = aoticache_shim_engine_take();
     for (int64_t i = 0; i < chances->tensor->numel; i++)
@@ -321,7 +321,8 @@ static AOTITorchError fill_range(const char *function, AtenTensorHandle tensor, 
     const int64_t stride = 1;
     const struct shim_tensor *to = tensor->tensor;
     if (low >= high)
-        return aoticache_shim_fail("%s: from %lld to below %lld", function, (long long)low, (long long)high);
+        return aoticache_shim_fail("%s: invalid range from %lld to below %lld", function, (long long)low,
+                                   (long long)high);
     if (aoticache_shim_is_complex(to->dtype))
         return aoticache_shim_fail_dtype(function, to->dtype);
     bool dense = aoticache_shim_is_dense(to);
@@ -381,7 +382,7 @@ AOTITorchError aoti_torch_cpu_randint_generator(int64_t high, const int64_t *siz
     (void)layout, (void)device_index_, (void)pin_memory;
     SHIM_CHECK_RESULT(ret_0);
     if (generator != NULL && *generator != NULL)
-        return aoticache_shim_fail("%s: a generator of its own needs PyTorch in the process", __func__);
+        return aoticache_shim_fail("%s: a custom generator needs PyTorch in the process", __func__);
     return make_range(__func__, 0, high, size, num_size, dtype, device, ret_0);
 }
 
@@ -433,7 +434,7 @@ AOTITorchError aoti_torch_cpu_randperm(int64_t n, int32_t *dtype, int32_t *layou
     if (device != NULL && *device != AOTICACHE_DEVICE_TYPE_CPU)
         return aoticache_shim_fail("%s: device type %d needs PyTorch in the process", __func__, (int)*device);
     if (n < 0)
-        return aoticache_shim_fail("%s: %lld numbers", __func__, (long long)n);
+        return aoticache_shim_fail("%s: invalid number of elements: %lld", __func__, (long long)n);
     SHIM_TRY(aoticache_shim_make(__func__, 1, &n, AOTICACHE_DTYPE_INT64, &places));
     int64_t *place = places->tensor->data;
     for (int64_t i = 0; i < n; i++)

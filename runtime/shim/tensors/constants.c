@@ -88,7 +88,7 @@ AOTITorchError torch_parse_device_string(const char *text, uint32_t *ret_device_
     SHIM_CHECK_RESULT(ret_device_index);
     aoticache_device device;
     if (aoticache_device_parse(text, &device) != AOTICACHE_OK)
-        return aoticache_shim_fail("%s: '%s' is not a device; \"cpu\" or \"cuda:0\" would be one", __func__,
+        return aoticache_shim_fail("%s: '%s' is not a device such as \"cpu\" or \"cuda:0\"", __func__,
                                    text != NULL ? text : "NULL");
     *ret_device_type = (uint32_t)device.type;
     *ret_device_index = device.index;

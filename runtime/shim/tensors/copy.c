@@ -55,14 +55,14 @@ static AOTITorchError make_plan(const char *function, const struct shim_tensor *
 {
     int missing = to->ndim - from->ndim;
     if (missing < 0)
-        return aoticache_shim_fail("%s: a tensor of %d dimensions into one of %d", function, (int)from->ndim,
-                                   (int)to->ndim);
+        return aoticache_shim_fail("%s: cannot copy a tensor of %d dimensions into one of %d", function,
+                                   (int)from->ndim, (int)to->ndim);
     ret_plan->ndim = 0;
     for (int d = 0; d < to->ndim; d++) {
         int64_t from_size = d < missing ? 1 : from->sizes[d - missing];
         if (from_size != to->sizes[d] && from_size != 1)
-            return aoticache_shim_fail("%s: size %lld into size %lld at dimension %d", function, (long long)from_size,
-                                       (long long)to->sizes[d], d);
+            return aoticache_shim_fail("%s: cannot copy size %lld into size %lld at dimension %d", function,
+                                       (long long)from_size, (long long)to->sizes[d], d);
         if (to->sizes[d] == 1)
             continue;
         ptrdiff_t from_stride = from_size == 1 ? 0 : (ptrdiff_t)from->strides[d - missing] * from->item_bytes;
@@ -124,7 +124,7 @@ static AOTITorchError copy_tensor(const char *function, struct shim_tensor *to, 
         return SHIM_FAILURE;
     if (!aoticache_shim_conversion_select(to->dtype, from->dtype, &conversion)) {
         char to_text[SHIM_DTYPE_TEXT_BYTES], from_text[SHIM_DTYPE_TEXT_BYTES];
-        return aoticache_shim_fail("%s: no conversion from %s to %s", function,
+        return aoticache_shim_fail("%s: cannot convert %s to %s", function,
                                    aoticache_shim_dtype_text(from->dtype, from_text),
                                    aoticache_shim_dtype_text(to->dtype, to_text));
     }

@@ -40,7 +40,7 @@ int32_t aoticache_shim_work_dtype(int32_t dtype)
 AOTITorchError aoticache_shim_fail_dtype(const char *function, int32_t dtype)
 {
     char text[SHIM_DTYPE_TEXT_BYTES];
-    return aoticache_shim_fail("%s: there is none for %s", function, aoticache_shim_dtype_text(dtype, text));
+    return aoticache_shim_fail("%s: not supported for %s", function, aoticache_shim_dtype_text(dtype, text));
 }
 
 AOTITorchError aoticache_shim_make(const char *function, int64_t ndim, const int64_t *sizes, int32_t dtype,
@@ -48,15 +48,15 @@ AOTITorchError aoticache_shim_make(const char *function, int64_t ndim, const int
 {
     int64_t strides[SHIM_MAX_NDIM], stride = 1;
     if (ndim < 0 || ndim > SHIM_MAX_NDIM || (ndim > 0 && sizes == NULL))
-        return aoticache_shim_fail("%s: %lld dimensions%s; 0 to %d are possible", function, (long long)ndim,
+        return aoticache_shim_fail("%s: %lld dimensions%s; 0 to %d are allowed", function, (long long)ndim,
                                    sizes == NULL ? " without sizes" : "", SHIM_MAX_NDIM);
     for (int64_t d = ndim - 1; d >= 0; d--) {
         strides[d] = stride;
         if (sizes[d] > 1 && __builtin_mul_overflow(stride, sizes[d], &stride))
-            return aoticache_shim_fail("%s: the sizes make more elements than 64 bits count", function);
+            return aoticache_shim_fail("%s: the number of elements does not fit into 64 bits", function);
     }
     if (shim_item_bytes(dtype) == 0)
-        return aoticache_shim_fail("%s: %d is not a dtype", function, (int)dtype);
+        return aoticache_shim_fail("%s: unknown dtype %d", function, (int)dtype);
     return aoticache_shim_tensor_empty(function, ndim, sizes, strides, dtype, ret_tensor);
 }
 
@@ -67,7 +67,7 @@ AOTITorchError aoticache_shim_make_like(const char *function, AtenTensorHandle t
     if (!shim_is_defined(tensor))
         return aoticache_shim_fail_undefined(function, tensor);
     if (shim_item_bytes(dtype) == 0)
-        return aoticache_shim_fail("%s: %d is not a dtype", function, (int)dtype);
+        return aoticache_shim_fail("%s: unknown dtype %d", function, (int)dtype);
     aoticache_shim_dense_strides(tensor->tensor, strides);
     return aoticache_shim_tensor_empty(function, tensor->tensor->ndim, tensor->tensor->sizes, strides, dtype,
                                        ret_tensor);
@@ -129,8 +129,8 @@ AOTITorchError aoticache_shim_broadcast(const char *function, const struct shim_
         int a_at = d - (ndim - a->ndim), b_at = d - (ndim - b->ndim);
         int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
         if (a_size != b_size && a_size != 1 && b_size != 1)
-            return aoticache_shim_fail("%s: sizes %lld and %lld at dimension %d", function, (long long)a_size,
-                                       (long long)b_size, d);
+            return aoticache_shim_fail("%s: sizes %lld and %lld at dimension %d do not match", function,
+                                       (long long)a_size, (long long)b_size, d);
         ret_sizes[d] = a_size == 1 ? b_size : a_size;
     }
     *ret_ndim = ndim;

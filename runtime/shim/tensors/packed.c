@@ -116,11 +116,10 @@ static AOTITorchError read_layout(const char *function, int32_t dtype, int64_t n
 {
     struct layout *l = ret_layout;
     if (metadata == NULL || bytes != METADATA_BYTES)
-        return aoticache_shim_fail(
-            "%s: a weight laid out for oneDNN with a description of %lld bytes; those of PyTorch "
-            "2.13, of %d bytes, are understood here: compile without freezing, or with PyTorch "
-            "2.13, or run it with PyTorch in the process",
-            function, (long long)bytes, METADATA_BYTES);
+        return aoticache_shim_fail("%s: a weight in oneDNN's layout with a description of %lld bytes; only that "
+                                   "of PyTorch 2.13, of %d bytes, is supported: compile without freezing, or with "
+                                   "PyTorch 2.13, or run it with PyTorch in the process",
+                                   function, (long long)bytes, METADATA_BYTES);
     l->ndim = number_at(metadata, AT_NDIM);
     l->block_count = number_at(metadata, AT_BLOCK_COUNT);
     numbers_at(metadata, AT_SIZES, l->sizes);
@@ -133,10 +132,9 @@ static AOTITorchError read_layout(const char *function, int32_t dtype, int64_t n
         !is_zero(metadata, AT_OFFSET, sizeof(int64_t)) ||
         !is_zero(metadata, AT_PADDED_OFFSETS, MAX_NDIM * sizeof(int64_t)) || l->ndim < 1 || l->ndim > MAX_NDIM ||
         l->block_count < 0 || l->block_count > MAX_NDIM || !is_sound(l, numel))
-        return aoticache_shim_fail(
-            "%s: a weight in a layout of oneDNN's (kind %d, %d dimensions, dtype %d) that is not "
-            "understood here: compile without freezing, or run it with PyTorch in the process",
-            function, (int)number_at(metadata, AT_KIND), (int)l->ndim, (int)dtype);
+        return aoticache_shim_fail("%s: a weight in an unsupported layout of oneDNN (kind %d, %d dimensions, "
+                                   "dtype %d): compile without freezing, or run it with PyTorch in the process",
+                                   function, (int)number_at(metadata, AT_KIND), (int)l->ndim, (int)dtype);
     return SHIM_SUCCESS;
 }
 
@@ -239,7 +237,7 @@ static AOTITorchError make_unpacked(const char *function, const void *data, int6
     int64_t strides[MAX_NDIM] = {0};
     const size_t item_bytes = shim_item_bytes(dtype);
     if (data == NULL || ndim < 1 || ndim > MAX_NDIM)
-        return aoticache_shim_fail("%s: a weight laid out for oneDNN without data, or with %lld dimensions", function,
+        return aoticache_shim_fail("%s: a weight in oneDNN's layout without data, or with %lld dimensions", function,
                                    (long long)ndim);
     if (aoticache_shim_measure(function, ndim, sizes, strides, 0, item_bytes, &extent) != SHIM_SUCCESS ||
         read_layout(function, dtype, extent.numel, metadata, metadata_bytes, &layout) != SHIM_SUCCESS)

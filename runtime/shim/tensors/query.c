@@ -44,7 +44,7 @@ AOTITorchError aoti_torch_get_storage_numel(AtenTensorHandle tensor, int64_t *re
     size_t bytes = tensor->tensor->storage->bytes;
     uint32_t item_bytes = tensor->tensor->item_bytes;
     if (bytes % item_bytes != 0)
-        return aoticache_shim_fail("%s: a storage of %zu bytes does not hold a whole number of elements of %u bytes",
+        return aoticache_shim_fail("%s: a storage of %zu bytes is not a multiple of the element size, %u bytes",
                                    __func__, bytes, (unsigned)item_bytes);
     *ret_numel = (int64_t)(bytes / item_bytes);
     return SHIM_SUCCESS;

@@ -35,7 +35,7 @@ static AOTITorchError read_item(const char *function, AtenTensorHandle handle, s
     const struct shim_dtype_access *access = aoticache_shim_dtype_access(tensor->dtype);
     if (access == NULL) {
         char text[SHIM_DTYPE_TEXT_BYTES];
-        return aoticache_shim_fail("%s: elements of %s have no value as a number", function,
+        return aoticache_shim_fail("%s: elements of %s cannot be read as a number", function,
                                    aoticache_shim_dtype_text(tensor->dtype, text));
     }
     enum shim_class kind = (enum shim_class)access->load_class;
@@ -56,7 +56,7 @@ static AOTITorchError read_item(const char *function, AtenTensorHandle handle, s
 
 static AOTITorchError fail_range(const char *function)
 {
-    return aoticache_shim_fail("%s: the value does not fit into the type that is asked for", function);
+    return aoticache_shim_fail("%s: the value does not fit into the requested type", function);
 }
 
 /* Reads an item of any class as a double; an imaginary part that is not zero does not fit. */

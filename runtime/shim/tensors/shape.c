@@ -9,7 +9,7 @@
 static AOTITorchError check_dimensions(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     if (ndim < 0 || ndim > SHIM_MAX_NDIM)
-        return aoticache_shim_fail("%s: %lld dimensions; 0 to %d are possible", function, (long long)ndim,
+        return aoticache_shim_fail("%s: %lld dimensions; 0 to %d are allowed", function, (long long)ndim,
                                    SHIM_MAX_NDIM);
     if (ndim > 0 && (sizes == NULL || strides == NULL))
         return aoticache_shim_fail("%s: %lld dimensions, but %s is NULL", function, (long long)ndim,
@@ -27,7 +27,7 @@ static AOTITorchError fail_negative(const char *function, const int64_t *sizes, 
             return aoticache_shim_fail("%s: stride %lld of dimension %lld is negative", function, (long long)strides[d],
                                        (long long)d);
     }
-    return aoticache_shim_fail("%s: the sizes and strides make more bytes than 64 bits count", function);
+    return aoticache_shim_fail("%s: the number of bytes does not fit into 64 bits", function);
 }
 
 AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides,

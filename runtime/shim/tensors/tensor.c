@@ -190,10 +190,11 @@ AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shi
 AOTITorchError aoticache_shim_check_options(const char *function, int32_t dtype, int32_t device_type)
 {
     if (shim_item_bytes(dtype) == 0)
-        return aoticache_shim_fail("%s: %d is not a dtype", function, (int)dtype);
+        return aoticache_shim_fail("%s: unknown dtype %d", function, (int)dtype);
     if (device_type != AOTICACHE_DEVICE_TYPE_CPU) {
         const char *name = aoticache_device_type_name(device_type);
-        return aoticache_shim_fail("%s: device type %d (%s) needs PyTorch in the process; here is the CPU only",
+        return aoticache_shim_fail("%s: device type %d (%s) needs PyTorch in the process; without it only the CPU "
+                                   "is supported",
                                    function, (int)device_type, name != NULL ? name : "unknown");
     }
     return SHIM_SUCCESS;
@@ -266,7 +267,8 @@ AOTITorchError aoticache_shim_check_layout(const char *function, int32_t layout)
     if (layout == AOTICACHE_LAYOUT_STRIDED)
         return SHIM_SUCCESS;
     const char *name = aoticache_layout_name(layout);
-    return aoticache_shim_fail("%s: layout %d (%s) needs PyTorch in the process; here are strided tensors only",
+    return aoticache_shim_fail("%s: layout %d (%s) needs PyTorch in the process; without it only strided "
+                               "tensors are supported",
                                function, (int)layout, name != NULL ? name : "unknown");
 }
 

@@ -167,10 +167,10 @@ AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHan
             return aoticache_shim_fail_undefined(__func__, handle); \
     } while (0)
 
-#define SHIM_CHECK_RESULT(pointer)                                                                      \
-    do {                                                                                                \
-        if (__builtin_expect((pointer) == NULL, 0))                                                     \
-            return aoticache_shim_fail("%s: no place for the result (%s is NULL)", __func__, #pointer); \
+#define SHIM_CHECK_RESULT(pointer)                                            \
+    do {                                                                      \
+        if (__builtin_expect((pointer) == NULL, 0))                           \
+            return aoticache_shim_fail("%s: %s is NULL", __func__, #pointer); \
     } while (0)
 
 /* ---- reference counts ---- */

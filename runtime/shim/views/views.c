@@ -42,7 +42,7 @@ AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset
     SHIM_CHECK_RESULT(ret_tensor);
     uint32_t item_bytes = shim_item_bytes(dtype);
     if (item_bytes == 0)
-        return aoticache_shim_fail("%s: %d is not a dtype", __func__, (int)dtype);
+        return aoticache_shim_fail("%s: unknown dtype %d", __func__, (int)dtype);
     if (self->tensor->offset != 0)
         return aoticache_shim_fail("%s: the pool begins at storage offset %lld; it must begin at 0", __func__,
                                    (long long)self->tensor->offset);
@@ -59,7 +59,7 @@ static AOTITorchError view_as_dtype(const char *function, AtenTensorHandle self,
     struct shim_tensor *tensor = self->tensor;
     if (shim_item_bytes(dtype) != tensor->item_bytes) {
         char from[SHIM_DTYPE_TEXT_BYTES], to[SHIM_DTYPE_TEXT_BYTES];
-        return aoticache_shim_fail("%s: %s as %s: elements of another size need PyTorch in the process", function,
+        return aoticache_shim_fail("%s: %s as %s: a dtype of another size needs PyTorch in the process", function,
                                    aoticache_shim_dtype_text(tensor->dtype, from),
                                    aoticache_shim_dtype_text(dtype, to));
     }
@@ -105,7 +105,7 @@ AOTITorchError aoti_torch_cpu_permute(AtenTensorHandle self, const int64_t *dims
         int from;
         SHIM_TRY(aoticache_shim_wrap_dimension(__func__, tensor->ndim, dims[i], &from));
         if (taken[from])
-            return aoticache_shim_fail("%s: dimension %d is named twice", __func__, from);
+            return aoticache_shim_fail("%s: dimension %d is given twice", __func__, from);
         taken[from] = true;
         sizes[i] = tensor->sizes[from];
         strides[i] = tensor->strides[from];
@@ -149,7 +149,7 @@ static AOTITorchError cut_dimension(const char *function, AtenTensorHandle self,
     }
     sizes[dim] = count;
     if (__builtin_mul_overflow(strides[dim], step, &strides[dim]))
-        return aoticache_shim_fail("%s: a step of %lld is too long", function, (long long)step);
+        return aoticache_shim_fail("%s: a step of %lld is too large", function, (long long)step);
     return view_of(function, self, tensor->ndim, sizes, strides, tensor->offset + start * tensor->strides[dim],
                    ret_tensor);
 }
@@ -161,10 +161,10 @@ AOTITorchError aoti_torch_cpu_slice_Tensor(AtenTensorHandle self, int64_t dim, i
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     if (self->tensor->ndim == 0)
-        return aoticache_shim_fail("%s: a single number cannot be cut", __func__);
+        return aoticache_shim_fail("%s: a zero-dimensional tensor cannot be sliced", __func__);
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, self->tensor->ndim, dim, &at));
     if (step <= 0)
-        return aoticache_shim_fail("%s: a step of %lld; it must be positive", __func__, (long long)step);
+        return aoticache_shim_fail("%s: the step is %lld; it must be positive", __func__, (long long)step);
     int64_t size = self->tensor->sizes[at];
     int64_t first = clip(start != NULL ? *start : 0, size), last = clip(end != NULL ? *end : size, size);
     int64_t span = last > first ? last - first : 0;
@@ -176,12 +176,12 @@ static AOTITorchError narrow(const char *function, AtenTensorHandle self, int64_
 {
     int at;
     if (self->tensor->ndim == 0)
-        return aoticache_shim_fail("%s: a single number cannot be cut", function);
+        return aoticache_shim_fail("%s: a zero-dimensional tensor cannot be narrowed", function);
     SHIM_TRY(aoticache_shim_wrap_dimension(function, self->tensor->ndim, dim, &at));
     int64_t size = self->tensor->sizes[at], first = start < 0 ? start + size : start;
     if (length < 0 || first < 0 || first > size || length > size - first)
-        return aoticache_shim_fail("%s: %lld elements from %lld on, dimension %d has %lld", function, (long long)length,
-                                   (long long)start, at, (long long)size);
+        return aoticache_shim_fail("%s: %lld elements from %lld on, but dimension %d has %lld", function,
+                                   (long long)length, (long long)start, at, (long long)size);
     return cut_dimension(function, self, at, first, length, 1, ret_tensor);
 }
 
@@ -211,9 +211,10 @@ static AOTITorchError infer_sizes(const char *function, int64_t numel, const int
         if (shape[d] == -1 && open < 0)
             open = d;
         else if (shape[d] < 0)
-            return aoticache_shim_fail("%s: size %lld of dimension %lld", function, (long long)shape[d], (long long)d);
+            return aoticache_shim_fail("%s: invalid size %lld of dimension %lld", function, (long long)shape[d],
+                                       (long long)d);
         else if (__builtin_mul_overflow(known, shape[d], &known))
-            return aoticache_shim_fail("%s: the sizes make more elements than 64 bits count", function);
+            return aoticache_shim_fail("%s: the number of elements does not fit into 64 bits", function);
     }
     if (open >= 0) {
         if (known == 0 || numel % known != 0)
@@ -221,8 +222,8 @@ static AOTITorchError infer_sizes(const char *function, int64_t numel, const int
                                        (long long)known);
         ret_sizes[open] = numel / known;
     } else if (known != numel) {
-        return aoticache_shim_fail("%s: a shape of %lld elements for a tensor of %lld", function, (long long)known,
-                                   (long long)numel);
+        return aoticache_shim_fail("%s: a shape of %lld elements does not match a tensor of %lld", function,
+                                   (long long)known, (long long)numel);
     }
     return SHIM_SUCCESS;
 }
@@ -262,7 +263,7 @@ AOTITorchError aoti_torch_cpu_reshape(AtenTensorHandle self, const int64_t *shap
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     if (num_shape < 0 || num_shape > SHIM_MAX_NDIM || (num_shape > 0 && shape == NULL))
-        return aoticache_shim_fail("%s: %lld dimensions", __func__, (long long)num_shape);
+        return aoticache_shim_fail("%s: invalid number of dimensions: %lld", __func__, (long long)num_shape);
     SHIM_TRY(infer_sizes(__func__, self->tensor->numel, shape, num_shape, sizes));
     if (self->tensor->numel > 0 && view_strides(self->tensor, num_shape, sizes, strides))
         return view_of(__func__, self, num_shape, sizes, strides, self->tensor->offset, ret_0);
@@ -350,7 +351,7 @@ static AOTITorchError check_format(const char *function, const int32_t *memory_f
 {
     if (memory_format != NULL && *memory_format != AOTICACHE_MEMORY_FORMAT_CONTIGUOUS &&
         *memory_format != AOTICACHE_MEMORY_FORMAT_PRESERVE)
-        return aoticache_shim_fail("%s: memory format %d is not one that is made here", function, (int)*memory_format);
+        return aoticache_shim_fail("%s: memory format %d is not supported", function, (int)*memory_format);
     return SHIM_SUCCESS;
 }
 
@@ -373,6 +374,6 @@ AOTITorchError aoti_torch_cpu_set__source_Tensor(AtenTensorHandle self, AtenTens
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_TENSOR(source);
     if (self->tensor->dtype != source->tensor->dtype)
-        return aoticache_shim_fail("%s: tensors of one dtype are needed", __func__);
+        return aoticache_shim_fail("%s: the tensors must have the same dtype", __func__);
     return aoti_torch_assign_tensors(source, self);
 }

@@ -108,14 +108,14 @@ int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option
     "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                            \
     "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                                      \
     "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                                 \
-    "  float32:             a tensor without dimensions\n\n"                                                       \
-    "--hook says what compiles on a miss:\n"                                                                       \
+    "  float32:             a zero-dimensional tensor\n\n"                                                         \
+    "--hook selects what compiles on a miss:\n"                                                                    \
     "  worker           PyTorch, in a Python process\n"                                                            \
     "  c                the C compiler, with C kernels\n"                                                          \
     "  command:PROGRAM  this program\n"                                                                            \
     "  auto             worker if there is a Python with PyTorch, otherwise c\n"                                   \
-    "  none             nothing; any kernel for these arguments is taken, whoever\n"                               \
-    "                   compiled it; the exit code is 3 if there is none"
+    "  none             nothing; any kernel for these arguments is used, from any\n"                               \
+    "                   producer; the exit code is 3 if there is none"
 
 typedef struct aoticache_input_tensor {
     aoticache_tensor_spec spec;

@@ -129,7 +129,7 @@ static bool entry_answers(const aoticache_kernel_options *options, const aoticac
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, NULL, &stored, &error);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
-        aoticache_cli_note(cli, "passed over an entry of %s that cannot be read: %s", entry->op, error.message);
+        aoticache_cli_note(cli, "skipped an entry of %s that cannot be read: %s", entry->op, error.message);
     if (status != AOTICACHE_OK)
         return false;
     if (aoticache_kernel_make_request(options, cli, &asked) == AOTICACHE_CLI_EXIT_OK &&
@@ -165,7 +165,7 @@ static int find_stored_request(const aoticache_kernel_options *options, const ao
     aoticache_entries_free(&list);
     if (newest == NULL) {
         cleanup_free char *hint = aoticache_operator_hint(cache, options->op);
-        aoticache_cli_error(cli, "no kernel for these arguments of %s is stored, and --hook none compiles none%s",
+        aoticache_cli_error(cli, "no kernel for these arguments of %s is stored, and --hook none does not compile%s",
                             options->op, hint);
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }

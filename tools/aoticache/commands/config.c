@@ -50,8 +50,8 @@ static int print_one(const aoticache_cli *cli, const char *text)
     const char *nearest = NULL;
     if (aoticache_config_name_parse(text, &name, &nearest) != AOTICACHE_OK)
         return nearest != NULL
-                   ? aoticache_cli_usage_error(cli, "there is no setting '%s' (did you mean %s?)", text, nearest)
-                   : aoticache_cli_usage_error(cli, "there is no setting '%s'", text);
+                   ? aoticache_cli_usage_error(cli, "unknown setting '%s' (did you mean %s?)", text, nearest)
+                   : aoticache_cli_usage_error(cli, "unknown setting '%s'", text);
     struct row row = find_row(cli, aoticache_cli_config(cli), name);
     if (cli->json)
         aoticache_cli_json_print(row_to_json(&row));
@@ -158,7 +158,7 @@ static int check_file(const aoticache_cli *cli, const char *path)
         aoticache_cli_json_set(object, "problems", check.problems);
         aoticache_cli_json_print(object);
     } else if (count == 0) {
-        aoticache_cli_note(cli, "%s: nothing is wrong", path);
+        aoticache_cli_note(cli, "%s: no problems found", path);
     }
     return count == 0 ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_FAILURE;
 }
@@ -168,8 +168,7 @@ struct config {
 };
 
 static const aoticache_cli_option config_options[] = {
-    {"check", 0, "FILE", "say what is wrong in a configuration file, and nothing else",
-     AOTICACHE_CLI_TEXT(struct config, file)},
+    {"check", 0, "FILE", "only report the problems of a configuration file", AOTICACHE_CLI_TEXT(struct config, file)},
     {0},
 };
 
@@ -179,7 +178,7 @@ static int config_command(aoticache_cli *cli)
     if (!aoticache_cli_parse(cli, &config))
         return cli->exit_code;
     if (config.name != NULL && config.file != NULL)
-        return aoticache_cli_usage_error(cli, "--check and the name of a setting do not go together");
+        return aoticache_cli_usage_error(cli, "--check and the name of a setting exclude each other");
     if (config.file != NULL)
         return check_file(cli, config.file);
     return config.name != NULL ? print_one(cli, config.name) : print_all(cli);
@@ -193,11 +192,11 @@ const aoticache_command aoticache_command_config = {
             .help_hint = "aoticache help config",
             .usage = "[NAME] [OPTION]...",
             .summary = "Shows the settings, their values, and where each comes from; with NAME, one value.",
-            .details =
-                "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (else\n"
-                "~/.config/aoticache/config), the environment and options; the later ones win. The variable\n" AOTICACHE_CONFIG_FILE_VARIABLE
-                " names a file that is read instead of both; if it is empty, no file is read.\n"
-                "A file consists of lines 'name = value' and comments that begin with '#'.",
+            .details = "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (or\n"
+                       "~/.config/aoticache/config), the environment and options; later ones take precedence. The "
+                       "variable\n" AOTICACHE_CONFIG_FILE_VARIABLE
+                       " names a file that is read instead of both files; if it is empty, no file is read.\n"
+                       "A file consists of lines 'name = value' and comments that begin with '#'.",
             .options = config_options,
             .operand = {AOTICACHE_CLI_TEXT(struct config, name)},
         },

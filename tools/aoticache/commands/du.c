@@ -19,14 +19,14 @@
 /* ---- the parts of a cache directory, and their disk usage ---- */
 
 /* name, description. Names of directories, except the last two: files in the root. */
-#define DISK_PART_LIST(X)                                                  \
-    X(objects, "kernels and manifests")                                    \
-    X(artifacts, "names of files that lie beside a library")               \
-    X(index, "the index; it is built anew where it is lost")               \
-    X(quarantine, "damaged files that were set aside; nothing needs them") \
-    X(tmp, "compiles and copies at work, or of dead processes")            \
-    X(leases, "who compiles what at this moment")                          \
-    X(marks, "pins and tags")                                              \
+#define DISK_PART_LIST(X)                                              \
+    X(objects, "kernels and manifests")                                \
+    X(artifacts, "names of files next to a library")                   \
+    X(index, "the index; it is rebuilt if it is lost")                 \
+    X(quarantine, "damaged files; nothing needs them")                 \
+    X(tmp, "running compiles and copies, and those of dead processes") \
+    X(leases, "leases of running compiles")                            \
+    X(marks, "pins and tags")                                          \
     X(other, "the format, locks, the reserve")
 
 typedef enum disk_part_id {
@@ -363,7 +363,7 @@ const aoticache_command aoticache_command_du = {
             .summary = "Shows how much disk space the cache takes.",
             .details =
                 "A file with several names counts once. SIZE is the sum of the files' sizes. ON DISK is the space\n"
-                "that the file system allocates for files and folders. With --by, SIZE comes from the index: it\n"
+                "that the file system allocates for files and directories. With --by, SIZE comes from the index: it\n"
                 "is the size of the files that the kernels of a group need. A file that several groups need\n"
                 "counts in each of them, and a kernel counts under each of its tags.",
             .options = du_options,

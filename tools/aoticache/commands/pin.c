@@ -26,8 +26,7 @@ static int check_options(const aoticache_cli *cli, const struct pin *pin)
     if (ways > 1)
         return aoticache_cli_usage_error(cli, "keys, --op, --tag and --list cannot be combined");
     if (ways == 0)
-        return aoticache_cli_usage_error(cli,
-                                         "say which: a key, as 'aoticache ls' prints it, --op PATTERN or --tag TAG");
+        return aoticache_cli_usage_error(cli, "specify a key, as 'aoticache ls' prints it, --op PATTERN or --tag TAG");
     return AOTICACHE_CLI_EXIT_OK;
 }
 

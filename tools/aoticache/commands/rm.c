@@ -33,9 +33,9 @@ static int check_options(const struct rm *rm)
     if (ways > 1)
         return aoticache_cli_usage_error(rm->cli, "keys, --op and --all cannot be combined");
     if (ways == 0 && !rm->failed)
-        return aoticache_cli_usage_error(rm->cli, "say what to remove: a key, --op OPERATOR, --all or --failed");
+        return aoticache_cli_usage_error(rm->cli, "specify what to remove: a key, --op OPERATOR, --all or --failed");
     if (rm->all && !rm->yes && !isatty(STDIN_FILENO))
-        return aoticache_cli_usage_error(rm->cli, "--all asks first, and there is no terminal to ask on; add --yes");
+        return aoticache_cli_usage_error(rm->cli, "--all asks first, but there is no terminal to ask on; add --yes");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -217,7 +217,7 @@ const aoticache_command aoticache_command_rm = {
             .usage = "KEY...|--op OPERATOR|--all|--failed [OPTION]...",
             .summary = "Removes kernels from the cache.",
             .details = "KEY is the same as for 'aoticache show'. On a terminal, rm asks before it removes anything. A\n"
-                       "kernel that a running program has loaded goes on working; the next collection removes its\n"
+                       "kernel that a running program has loaded continues to work; the next collection removes its\n"
                        "files. A pinned KEY is refused, and --op and --all skip pinned entries. --force removes them\n"
                        "too; the pin stays with the key. To remove the whole cache, remove its directory:\n"
                        "  rm -rf \"$(aoticache config directory)\"",

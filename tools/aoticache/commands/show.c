@@ -266,7 +266,8 @@ static int show_entries(const aoticache_cli *cli, aoticache_cache *cache, const 
         if (!cli->json && i + 1 < list.count)
             printf("\n");
         if (detail.problem.message[0] != '\0') {
-            aoticache_cli_error(cli, "%s; 'aoticache verify --repair' sets damage aside", detail.problem.message);
+            aoticache_cli_error(cli, "%s; 'aoticache verify --repair' moves damaged files to quarantine/",
+                                detail.problem.message);
             result = AOTICACHE_CLI_EXIT_FAILURE;
         }
         free_detail(&detail);
@@ -322,7 +323,7 @@ static int show_output(const aoticache_cli *cli, aoticache_cache *cache, const c
     for (size_t i = 0; i < list.count && result == AOTICACHE_CLI_EXIT_OK; i++)
         result = print_output(cli, cache, &list.entries[i], array, &kept);
     if (result == AOTICACHE_CLI_EXIT_OK && kept == 0) {
-        aoticache_cli_error(cli, "nothing of what the compiler said is kept for %s", prefix);
+        aoticache_cli_error(cli, "no compiler output is kept for %s", prefix);
         result = AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     if (cli->json && list.count > 0) {

@@ -19,7 +19,7 @@ static const aoticache_cli_option tag_options[] = {
     {"op", 0, "PATTERN", "all keys of operators like this, a shell pattern; then all words are tags",
      AOTICACHE_CLI_TEXT(struct tag, choice.op)},
     {"tag", 't', "TAG", "all keys with this tag; then all words are tags", AOTICACHE_CLI_TEXT(struct tag, choice.tag)},
-    {"delete", 'd', NULL, "take the tags away", AOTICACHE_CLI_SET(struct tag, remove)},
+    {"delete", 'd', NULL, "remove the tags", AOTICACHE_CLI_SET(struct tag, remove)},
     {"list", 'l', NULL, "list the tags and how many keys have each, or the tags of these keys",
      AOTICACHE_CLI_SET(struct tag, list)},
     {0},

@@ -24,8 +24,8 @@ struct verify {
 static const aoticache_cli_option verify_options[] = {
     {"repair", 0, NULL,
      "move damaged and foreign files to quarantine/, remove entries that\n"
-     "cannot be served, put back entries that the index lost, build a\n"
-     "damaged index anew",
+     "cannot be served, restore entries that the index lost, rebuild a\n"
+     "damaged index",
      AOTICACHE_CLI_SET(struct verify, options.repair)},
     {"quick", 0, NULL, "check only names, owners and sizes; read no file",
      AOTICACHE_CLI_SET(struct verify, options.quick)},
@@ -33,7 +33,7 @@ static const aoticache_cli_option verify_options[] = {
      AOTICACHE_CLI_INTEGER(struct verify, options.jobs, 1, 256, "a number from 1 to 256")},
     {"time-limit", 0, "TIME", "stop after this time: 90s, 5min, 1h; --resume continues",
      AOTICACHE_CLI_AGE(struct verify, time_limit_seconds, 1, UINT32_MAX, "a time such as 90s or 5min")},
-    {"resume", 0, NULL, "continue where the last run stopped; if it did not, begin anew",
+    {"resume", 0, NULL, "continue where the last run stopped; if it finished, start over",
      AOTICACHE_CLI_SET(struct verify, options.resume)},
     {0},
 };
@@ -136,7 +136,7 @@ static void print_problems(const aoticache_verify_report *report)
         uint64_t count;
         const char *text;
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
-                 {report->wrong_links, "wrong folders of side files"},
+                 {report->wrong_links, "wrong directories of side files"},
                  {report->wrong_marks, "damaged pins and tags"},
                  {report->wrong_signatures, "wrong or revoked signatures"},
                  {report->unreadable, "that cannot be read"}};
@@ -157,7 +157,7 @@ static void print_text(const struct verify *verify, const aoticache_verify_repor
     if (aoticache_verify_report_problems(report) > 0)
         print_problems(report);
     else if (report->unreadable > 0)
-        printf("%s%" PRIu64 " that cannot be read%s, all else is well",
+        printf("%s%" PRIu64 " that cannot be read%s, everything else is well",
                aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_RED), report->unreadable,
                aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN));
     else
@@ -172,20 +172,20 @@ static void print_text(const struct verify *verify, const aoticache_verify_repor
 static void print_notes(const struct verify *verify, const aoticache_verify_report *report)
 {
     if (report->resumed_objects > 0)
-        aoticache_cli_note(verify->cli, "%" PRIu64 " of these objects were looked at by earlier runs",
+        aoticache_cli_note(verify->cli, "%" PRIu64 " of these objects were examined by earlier runs",
                            report->resumed_objects);
     if (report->is_partial)
         aoticache_cli_note(verify->cli,
-                           "stopped before everything was looked at; 'aoticache verify --resume%s%s' goes on",
+                           "stopped before everything was examined; 'aoticache verify --resume%s%s' continues",
                            verify->options.quick ? " --quick" : "", verify->options.repair ? " --repair" : "");
     else if (report->unreferenced > 0)
         aoticache_cli_note(verify->cli, "%" PRIu64 " objects that no entry names; aoticache-gc removes them",
                            report->unreferenced);
     if (!verify->options.repair && aoticache_verify_report_problems(report) > 0)
-        aoticache_cli_note(verify->cli, "'aoticache verify --repair' sets it right; what was lost is compiled again");
+        aoticache_cli_note(verify->cli, "'aoticache verify --repair' repairs it; lost kernels are compiled again");
     if (report->unreadable > 0)
-        aoticache_cli_note(verify->cli,
-                           "what cannot be read may be sound or not, and stays: verify as somebody who may read it");
+        aoticache_cli_note(verify->cli, "files that cannot be read may be sound or not, and stay: verify as a user who "
+                                        "may read them");
 }
 
 static int run_verify(struct verify *verify, aoticache_cache *cache)
@@ -254,9 +254,9 @@ const aoticache_command aoticache_command_verify = {
                        "  foreign     a symbolic link, another owner, or an unexpected name\n"
                        "  unindexed   a kernel is stored, but the index does not have it\n"
                        "  entry       an entry differs from its manifest\n"
-                       "  link        a folder of side files does not match its artifact\n"
+                       "  link        a directory of side files does not match its artifact\n"
                        "  mark        a file with a pin or tags is damaged\n"
-                       "  signature   a signature is damaged, revoked, or not of its entry\n"
+                       "  signature   a signature is damaged, revoked, or for another entry\n"
                        "  unreadable  a file cannot be read (no permission, or the disk fails). It\n"
                        "              stays; the exit code is 6 if nothing else is found",
             .options = verify_options,

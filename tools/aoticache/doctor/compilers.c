@@ -123,7 +123,8 @@ static bool check_pytorch(aoticache_doctor *doctor)
         aoticache_doctor_report(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
     else
         aoticache_doctor_report(doctor, WARN, "PyTorch",
-                                "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels compile",
+                                "pip install torch, set AOTICACHE_PYTHON to that Python; otherwise only C "
+                                "kernels compile",
                                 "%.*s", first_line(text), text);
     aoticache_hook_free(hook);
     return status == AOTICACHE_OK;
@@ -135,8 +136,9 @@ static void check_provider(aoticache_doctor *doctor)
     const aoticache_torch *torch = NULL;
     aoticache_status status = aoticache_torch_get(&torch, &error);
     if (status != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is",
-                                "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+        aoticache_doctor_report(doctor, FAIL, "shim",
+                                "install the library completely, or set AOTICACHE_HOME to where it is installed", "%s",
+                                error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     else
         aoticache_doctor_report(doctor, OK, torch->kind == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch", NULL, "%s",
                                 torch->path);
@@ -148,6 +150,6 @@ void aoticache_doctor_check_compilers(aoticache_doctor *doctor)
     bool pytorch = check_pytorch(doctor);
     if (!c && !pytorch)
         aoticache_doctor_report(doctor, FAIL, "compilers", "install one of the two",
-                                "neither C nor PyTorch can compile here; only what is stored can run");
+                                "neither C nor PyTorch can compile here; only stored kernels can run");
     check_provider(doctor);
 }

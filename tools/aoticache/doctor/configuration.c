@@ -26,8 +26,8 @@
 static void report_problem(void *user, aoticache_log_level level, const char *line)
 {
     (void)level;
-    aoticache_doctor_report(user, WARN, "configuration", "correct the line; 'aoticache config' shows what holds", "%s",
-                            line);
+    aoticache_doctor_report(user, WARN, "configuration",
+                            "correct the line; 'aoticache config' shows the settings in use", "%s", line);
 }
 
 static void report_files(aoticache_doctor *doctor, const aoticache_config *config)
@@ -68,11 +68,12 @@ static void check_size(aoticache_doctor *doctor, const aoticache_config *config,
     if (limit == 0)
         return;
     if (bytes > limit)
-        aoticache_doctor_report(doctor, WARN, "max_size", "aoticache-gc brings it below; or raise max_size",
-                                "%s is less than the %s that are there", text, have);
+        aoticache_doctor_report(doctor, WARN, "max_size",
+                                "aoticache-gc removes entries until it is below; or raise max_size",
+                                "%s is less than the current %s", text, have);
     else if (limit - bytes > free_bytes)
         aoticache_doctor_report(doctor, WARN, "max_size", "lower max_size, or set min_free",
-                                "%s will not be reached: %s are there and the file system has %s left", text, have,
+                                "%s will not be reached: the cache has %s and the file system has %s left", text, have,
                                 room);
     else
         aoticache_doctor_report(doctor, OK, "max_size", NULL, "%s of %s", have, text);
@@ -86,8 +87,8 @@ static void check_free(aoticache_doctor *doctor, const aoticache_config *config,
     const aoticache_config_setting setting = aoticache_config_get(config, AOTICACHE_CONFIG_min_free);
     double wanted = (double)setting.number + setting.share * all;
     if (wanted > (double)free_bytes)
-        aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
-                                "%s is to be free, %s are", setting.text, aoticache_cli_format_bytes(free_bytes, room));
+        aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc frees space, as far as the cache can give it",
+                                "%s should be free, %s is", setting.text, aoticache_cli_format_bytes(free_bytes, room));
 }
 
 void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
@@ -101,9 +102,9 @@ void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_con
         check_free(doctor, config, &information, free_bytes);
     }
     if (max_entries != 0 && statistics->entries > max_entries)
-        aoticache_doctor_report(doctor, WARN, "max_entries", "aoticache-gc brings it below; or raise max_entries",
-                                "%" PRIu64 " is less than the %" PRIu64 " that are there", max_entries,
-                                statistics->entries);
+        aoticache_doctor_report(doctor, WARN, "max_entries",
+                                "aoticache-gc removes entries until it is below; or raise max_entries",
+                                "%" PRIu64 " is less than the current %" PRIu64, max_entries, statistics->entries);
 }
 
 /* ---- quarantine ---- */
@@ -141,7 +142,7 @@ void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *pat
         return;
     bool is_much = amount.files >= MANY_FILES || amount.bytes >= MANY_BYTES;
     aoticache_doctor_report(doctor, is_much ? WARN : OK, "quarantine",
-                            is_much ? "see what is in it and remove it; aoticache-gc removes what is old" : NULL,
-                            "%" PRIu64 " %s set aside, %s", amount.files, amount.files == 1 ? "file" : "files",
+                            is_much ? "examine its contents and remove them; aoticache-gc removes old files" : NULL,
+                            "%" PRIu64 " %s in quarantine, %s", amount.files, amount.files == 1 ? "file" : "files",
                             aoticache_cli_format_bytes(amount.bytes, bytes));
 }

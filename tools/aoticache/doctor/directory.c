@@ -61,13 +61,16 @@ static void check_kind(aoticache_doctor *doctor, const struct statfs *informatio
     else if (known->kind == NETWORK)
         aoticache_doctor_report(doctor, WARN, "file system",
                                 "set AOTICACHE_DIR or --cache-dir to a directory on a local disk",
-                                "%s, which may be a network: locks are slow there and not always kept", known->name);
+                                "%s, which may be a network file system: locks are slow there and not always "
+                                "reliable",
+                                known->name);
     else if (known->kind == MEMORY)
-        aoticache_doctor_report(doctor, WARN, "file system", "fine for trials; else set AOTICACHE_DIR to a disk",
-                                "%s: the cache is lost when the machine starts again", known->name);
+        aoticache_doctor_report(doctor, WARN, "file system",
+                                "fine for experiments; otherwise set AOTICACHE_DIR to a disk",
+                                "%s: the cache is lost when the machine restarts", known->name);
     else if (known->kind == LAYERED)
-        aoticache_doctor_report(doctor, WARN, "file system", "keep the cache on a volume of its own",
-                                "%s: what a container stores is lost with it", known->name);
+        aoticache_doctor_report(doctor, WARN, "file system", "keep the cache on a separate volume",
+                                "%s: kernels that a container stores are lost with it", known->name);
     else
         aoticache_doctor_report(doctor, OK, "file system", NULL, "%s", known->name);
 }
@@ -90,7 +93,7 @@ static void check_locks(aoticache_doctor *doctor, const char *path)
         aoticache_doctor_report(
             doctor, FAIL, "locks",
             "mount it with locks (Lustre: -o flock), or set AOTICACHE_DIR to a directory on a local disk",
-            "the file system has no flock: nothing can be stored there");
+            "the file system does not support flock: nothing can be stored there");
 }
 
 static void check_space(aoticache_doctor *doctor, const struct statfs *information)
@@ -98,10 +101,10 @@ static void check_space(aoticache_doctor *doctor, const struct statfs *informati
     char text[AOTICACHE_CLI_UNIT_BYTES];
     uint64_t free_bytes = (uint64_t)information->f_bavail * (uint64_t)information->f_bsize;
     aoticache_verdict verdict = free_bytes < 16 * MIB ? FAIL : free_bytes < 1024 * MIB ? WARN : OK;
-    aoticache_doctor_report(doctor, verdict, "free space",
-                            verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere"
-                                          : NULL,
-                            "%s", aoticache_cli_format_bytes(free_bytes, text));
+    aoticache_doctor_report(
+        doctor, verdict, "free space",
+        verdict != OK ? "free some space: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere" : NULL, "%s",
+        aoticache_cli_format_bytes(free_bytes, text));
     if (information->f_files > 0 && information->f_ffree < 1000)
         aoticache_doctor_report(doctor, WARN, "free inodes", "remove files, or set AOTICACHE_DIR elsewhere",
                                 "only %llu more files fit", (unsigned long long)information->f_ffree);
@@ -111,7 +114,7 @@ static void check_file_system(aoticache_doctor *doctor, const char *path)
 {
     struct statfs information;
     if (statfs(path, &information) != 0) {
-        aoticache_doctor_report(doctor, WARN, "file system", NULL, "cannot be asked: %s", strerror(errno));
+        aoticache_doctor_report(doctor, WARN, "file system", NULL, "cannot examine it: %s", strerror(errno));
         return;
     }
     check_kind(doctor, &information);
@@ -145,14 +148,14 @@ static void check_absent(aoticache_doctor *doctor, const char *path, const char 
         origin != NULL ? aoticache_cli_text("; %s names it", origin) : aoticache_cli_text("%s", "");
     existing_parent(path, parent);
     if (access(parent, W_OK | X_OK) == 0 && doctor->cli->directory != NULL)
-        aoticache_doctor_report(doctor, WARN, "directory", "correct the name, if a cache should be there",
+        aoticache_doctor_report(doctor, WARN, "directory", "correct the name, if there should be a cache",
                                 "%s: not there yet, the first compile creates it%s", path, named);
     else if (access(parent, W_OK | X_OK) == 0)
         aoticache_doctor_report(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it%s",
                                 path, named);
     else
         aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may write",
-                                "%s: not there, and it cannot be created in %s: %s", path, parent, strerror(errno));
+                                "%s: does not exist, and cannot be created in %s: %s", path, parent, strerror(errno));
     check_file_system(doctor, parent);
 }
 
@@ -172,7 +175,7 @@ static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed,
                            path);
     if (by_all)
         aoticache_doctor_report(doctor, allowed ? WARN : FAIL, "mode", close_all,
-                                "%04o: everybody may write to it, and so put code into your programs", mode);
+                                "%04o: everyone may write to it, and so put code into your programs", mode);
     else if (by_group && !allowed)
         aoticache_doctor_report(doctor, FAIL, "mode", close_both,
                                 "%04o: group %u may write to it, and so put code into your programs", mode,
@@ -200,7 +203,7 @@ static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed
     check_mode(doctor, path, allowed, information);
     if (access(path, W_OK | X_OK) != 0)
         aoticache_doctor_report(doctor, WARN, "access", NULL,
-                                "cannot be written: what is there is used, nothing is added");
+                                "not writable: existing entries are used, nothing is added");
 }
 
 /* ---- the index ---- */
@@ -229,7 +232,7 @@ static void check_journal(aoticache_doctor *doctor, const char *path)
 {
     if (strcmp(journal_mode(path), "rollback journal") == 0)
         aoticache_doctor_report(doctor, WARN, "journal", "keep the cache on a local disk",
-                                "the index has no WAL here: lookups wait for whoever writes");
+                                "the index does not use WAL here: lookups wait for writers");
 }
 
 static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
@@ -237,10 +240,10 @@ static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_cache_check_index(cache, false, &error);
     if (status == AOTICACHE_OK)
-        aoticache_doctor_report(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
+        aoticache_doctor_report(doctor, OK, "integrity", NULL, "SQLite's quick check of the index finds no errors");
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_report(doctor, FAIL, "integrity",
-                                "'aoticache verify --repair' builds it anew from the manifests", "%s", error.message);
+        aoticache_doctor_report(doctor, FAIL, "integrity", "'aoticache verify --repair' rebuilds it from the manifests",
+                                "%s", error.message);
 }
 
 static void check_contents(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
@@ -272,8 +275,9 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
     } else {
         aoticache_doctor_report(doctor, FAIL, "index",
                                 status == AOTICACHE_DENIED
-                                    ? "see above; what is not trusted is not used"
-                                    : "'aoticache verify --repair' rebuilds the index and sets damaged files aside",
+                                    ? "see above; an untrusted cache is not used"
+                                    : "'aoticache verify --repair' rebuilds the index and moves damaged files to "
+                                      "quarantine/",
                                 "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     }
     aoticache_cache_close(cache);
@@ -349,7 +353,7 @@ static void check_directory_of(aoticache_doctor *doctor, const aoticache_config 
         snprintf(path, sizeof path, "%s", options.directory);
     } else if (aoticache_cache_default_directory(path, sizeof path, &error) != AOTICACHE_OK) {
         aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR or HOME", "%s",
-                                error.message[0] != '\0' ? error.message : "no directory is known");
+                                error.message[0] != '\0' ? error.message : "no directory is chosen");
         return;
     }
     /* A symbolic link to the directory is followed, as opening it does; inside it links are not followed. */

@@ -58,7 +58,7 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
     char name[32];
     snprintf(name, sizeof name, "GPU %d", (int)index);
     if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, name, "check the output of nvidia-smi", "%s", error.message);
     else
         aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name,
                                 device.arch, (double)device.memory_bytes / (1 << 30));
@@ -75,7 +75,7 @@ static void check_gpus(aoticache_doctor *doctor)
         return;
     }
     if (status != AOTICACHE_OK) {
-        aoticache_doctor_report(doctor, WARN, "CUDA driver", "see what nvidia-smi says", "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, "CUDA driver", "check the output of nvidia-smi", "%s", error.message);
         return;
     }
     aoticache_doctor_report(doctor, OK, "CUDA driver", NULL, "%s, for CUDA %d.%d, %d GPU%s", cuda->driver_path,
@@ -112,7 +112,7 @@ static void check_memory_files(aoticache_doctor *doctor)
         aoticache_doctor_report(doctor, OK, "memory files", NULL, "memfd_create, seals and executable mappings work");
     else
         aoticache_doctor_report(doctor, FAIL, "memory files",
-                                "see sysctl vm.memfd_noexec and the machine's security module (SELinux, seccomp)",
+                                "check sysctl vm.memfd_noexec and the machine's security module (SELinux, seccomp)",
                                 "%s failed: %s; PyTorch's libraries cannot be loaded without PyTorch", failed,
                                 strerror(errno));
 }

@@ -20,7 +20,7 @@ static void check_own_key(aoticache_doctor *doctor, const aoticache_config *conf
         directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
     if ((status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND) &&
         aoticache_cache_signers(cache, &signers, &count, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, "own key", "until this is fixed export, push and key sign fail", "%s",
+        aoticache_doctor_report(doctor, WARN, "own key", "until this is corrected export, push and key sign fail", "%s",
                                 error.message);
     else if (status == AOTICACHE_OK)
         aoticache_doctor_report(doctor, OK, "own key", NULL, "'%s'", aoticache_secret_key_public(key)->name);
@@ -50,7 +50,7 @@ static void check_rule(aoticache_doctor *doctor, const aoticache_config *config)
     if (aoticache_config_get(config, AOTICACHE_CONFIG_require_signatures).number == 0)
         aoticache_doctor_report(doctor, WARN, "signatures",
                                 "set require_signatures = true, and trust the keys you need",
-                                "not required: whoever makes an archive that you import can run code as you");
+                                "not required: the maker of an archive that you import can run code as you");
 }
 
 void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache)
@@ -60,8 +60,8 @@ void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_confi
     check_own_key(doctor, config, cache);
     check_rule(doctor, config);
     if (aoticache_cache_list_trusted(cache, count_key, &tally, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, "trusted keys", "fix it; until then nothing from elsewhere is taken in",
-                                "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, "trusted keys",
+                                "correct it; until then nothing from elsewhere is accepted", "%s", error.message);
     else if (tally.trusted + tally.revoked > 0)
         aoticache_doctor_report(doctor, OK, "trusted keys", NULL,
                                 "%u known, %u of them revoked; 'aoticache key list' shows them",

@@ -34,7 +34,7 @@ static void describe(const aoticache_remote_state *state, char *ret_text, size_t
              : state->lease_status == AOTICACHE_OK ? ", one compile for all machines"
                                                    : ", one compile for each machine",
              state->writes && state->reads && state->lease_status != AOTICACHE_OK ? why : "",
-             removes(state) ? "" : "; what doctor wrote stays there");
+             removes(state) ? "" : "; the objects that doctor wrote stay there");
 }
 
 struct remotes {
@@ -51,7 +51,8 @@ static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state 
     const uint64_t distance_ms = (uint64_t)(ahead_ms < 0 ? -ahead_ms : ahead_ms);
     if (state->has_clock && distance_ms >= CLOCK_DISTANCE_MS)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote clock",
-                                "set the clocks by NTP: S3 refuses whose clock is 15 minutes off, and ages are wrong",
+                                "synchronize the clocks by NTP: S3 refuses requests with a clock that is 15 "
+                                "minutes off, and ages are wrong",
                                 "%s: this machine's clock is %s %s", state->url,
                                 aoticache_cli_format_duration(distance_ms * NS_PER_MS, time),
                                 ahead_ms < 0 ? "ahead" : "behind");
@@ -73,9 +74,9 @@ static void report_probe(const struct remotes *remotes, const aoticache_remote_s
                                 "%s: written %s ago, signed by %s", state->url, age, signers);
     else
         aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_WARN, "remote probe",
-                                "'aoticache key trust' its key, if kernels of that machine are to come in",
-                                "%s: written %s ago, signed by %s: what this signer sends there is refused here",
-                                state->url, age, signers);
+                                "to accept kernels of that machine, run 'aoticache key trust' with its key",
+                                "%s: written %s ago, signed by %s: kernels of this signer are refused here", state->url,
+                                age, signers);
 }
 
 static bool report_remote(void *user, const aoticache_remote_state *state)
@@ -86,28 +87,29 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
     describe(state, use, sizeof use);
     if (state->status != AOTICACHE_OK)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
-                                "until it answers, kernels are compiled here (docs/remotes.md)", "%s", state->message);
+                                "until it responds, kernels are compiled here (docs/remotes.md)", "%s", state->message);
     else if (state->write_status != AOTICACHE_OK)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
-                                "kernels stay on this machine: give it the right to write, or say read-only", "%s",
+                                "kernels stay on this machine: allow it to write there, or set read-only", "%s",
                                 state->write_message);
     else if (state->allow_unsigned)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
-                                "whoever may write there can run code here: sign, and take unsigned=allow away",
-                                "%s answers in %s; entries without a trusted signature come in", state->url,
+                                "all who may write there can run code here: sign, and remove unsigned=allow",
+                                "%s responds in %s; entries without a trusted signature are accepted", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time));
     else if (state->writes && !remotes->has_key)
         aoticache_doctor_report(
             doctor, AOTICACHE_VERDICT_WARN, "remote",
-            "'aoticache key generate' makes a key; other machines trust it by 'aoticache key trust'",
-            "%s answers in %s; kernels go there without a signature, and others refuse them", state->url,
+            "'aoticache key generate' creates a key; other machines trust it after 'aoticache key trust'",
+            "%s responds in %s; kernels are sent there without a signature, and other machines refuse them", state->url,
             aoticache_cli_format_duration(state->answer_ns, time));
     else
-        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s answers in %s; %s", state->url,
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s responds in %s; %s", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time), use);
     if (state->status == AOTICACHE_OK && state->message[0] != '\0')
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
-                                "if nothing is ever found there, look at the rights of its user (docs/remotes.md)",
+                                "if nothing is ever found there, check the permissions of its user "
+                                "(docs/remotes.md)",
                                 "%s", state->message);
     report_clock(doctor, state);
     report_probe(remotes, state);
@@ -137,7 +139,7 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
         return;
     if (unsent.refused > 0)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "unsent kernels",
-                                "they are tried again after a day, when `remote` is another setting, and by 'aoticache "
+                                "they are sent again after a day, when `remote` changes, and by 'aoticache "
                                 "push --all'",
                                 "%" PRIu64 " that a remote refused: %s", unsent.refused, unsent.reason);
     if (unsent.waiting > 0)

@@ -148,6 +148,6 @@ int aoticache_signers_prepare(const aoticache_cli *cli)
     if (aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text[0] != '\0')
         return AOTICACHE_CLI_EXIT_OK;
     if (directory[0] == '\0')
-        return aoticache_cli_error(cli, "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");
+        return aoticache_cli_error(cli, "no directory for a key to sign with: set HOME, or AOTICACHE_KEYS");
     return make_own_key(cli, directory);
 }

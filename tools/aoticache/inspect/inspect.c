@@ -53,7 +53,7 @@ static int open_file(const aoticache_cli *cli, const char *path, int *ret_fd)
     }
     if (!S_ISREG(about.st_mode))
         return aoticache_cli_usage_error(cli, "%s is %s, not a library or a package", path,
-                                         S_ISDIR(about.st_mode) ? "a directory" : "no regular file");
+                                         S_ISDIR(about.st_mode) ? "a directory" : "not a regular file");
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -247,8 +247,8 @@ const aoticache_command aoticache_command_inspect = {
             .details =
                 "FILE is a library (.so) or a package (.pt2). KEY is at least the first 4 digits of a key, of an\n"
                 "artifact's digest or of a library's digest. A file takes precedence over a key of the same name.\n\n"
-                "The library is loaded in a process of its own, because only its code knows its inputs, outputs\n"
-                "and constants. This runs its code. If the library crashes or hangs there, the report says so, and\n"
+                "The library is loaded in a separate process, because only its code knows its inputs, outputs\n"
+                "and constants. This runs its code. If the library crashes or hangs there, this is reported, and\n"
                 "the exit code is 1. --no-load runs nothing.",
             .options = inspect_options,
             .operand = {AOTICACHE_CLI_TEXT(struct inspect, what), .help = ": one library at a time",

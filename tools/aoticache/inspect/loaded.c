@@ -194,9 +194,9 @@ typedef struct signal_words {
 static const signal_words signals[] = {
     {SIGILL, "SIGILL", "illegal instruction", ": built for another CPU?"},
     {SIGSEGV, "SIGSEGV", "invalid memory access", ""},
-    {SIGBUS, "SIGBUS", "memory behind the end of a file, or misaligned", ": is the file whole?"},
+    {SIGBUS, "SIGBUS", "access after the end of a file, or misaligned", ": is the file whole?"},
     {SIGFPE, "SIGFPE", "invalid arithmetic", ""},
-    {SIGABRT, "SIGABRT", "it gave up", ""},
+    {SIGABRT, "SIGABRT", "it aborted", ""},
     {SIGKILL, "SIGKILL", "killed", ": was there too little memory?"},
     {SIGTRAP, "SIGTRAP", "a trap in its code", ""},
     {SIGSYS, "SIGSYS", "a system call that is not permitted", ""},
@@ -222,15 +222,15 @@ static char *describe_death(const child *from, int status, uint64_t timeout_ns)
     char text[AOTICACHE_CLI_UNIT_BYTES];
     const char *step = failed_step(from);
     if (from->timed_out)
-        return aoticache_cli_text("%s: no answer within %s; ended (--timeout allows more)", step,
+        return aoticache_cli_text("%s: no response within %s; it was ended (--timeout allows more)", step,
                                   aoticache_cli_format_duration(timeout_ns, text));
     if (from->too_long)
-        return aoticache_cli_text("%s: it answered more than %s", step,
+        return aoticache_cli_text("%s: its response has more than %s", step,
                                   aoticache_cli_format_bytes(ANSWER_MAX_BYTES, text));
     if (from->lingered)
-        return aoticache_cli_text("%s: its process closed its answer and went on; ended", step);
+        return aoticache_cli_text("%s: its process closed its output and continued; it was ended", step);
     if (WIFEXITED(status))
-        return aoticache_cli_text("%s: its process ended with status %d and no answer", step, WEXITSTATUS(status));
+        return aoticache_cli_text("%s: its process ended with status %d and no response", step, WEXITSTATUS(status));
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (signals[i].number == WTERMSIG(status))
             return aoticache_cli_text("%s: killed by %s (%s)%s", step, signals[i].name, signals[i].meaning,
@@ -253,7 +253,7 @@ static json_t *death_to_json(child *from, int status, uint64_t timeout_ns)
     for (char *at = words; *at != '\0'; at++)
         if (*at == '\n')
             *at = ' ';
-    cleanup_free char *all = aoticache_cli_text("%s; it said: %s", death, words);
+    cleanup_free char *all = aoticache_cli_text("%s; its output: %s", death, words);
     return aoticache_cli_json_text(all);
 }
 
@@ -289,7 +289,7 @@ json_t *aoticache_inspect_loaded(const aoticache_inspection *inspection, const a
     int failed = start_child(library, &process);
     if (failed != 0) {
         json_t *object = aoticache_cli_json_object();
-        cleanup_free char *text = aoticache_cli_text("a process to load it in cannot be started: %s", strerror(failed));
+        cleanup_free char *text = aoticache_cli_text("cannot start a process to load it: %s", strerror(failed));
         aoticache_cli_json_set(object, "ok", json_false());
         aoticache_cli_json_set(object, "problem", aoticache_cli_json_text(text));
         return object;

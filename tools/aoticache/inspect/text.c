@@ -127,13 +127,13 @@ static void print_remarks(const aoticache_cli *cli, const json_t *report)
                                   named ? ": " : "", named ? operators : "");
     }
     if (json_is_true(json_object_get(report, "executable_stack")))
-        aoticache_cli_print_field(cli, "remark", "wants an executable stack: hardened systems refuse to load it");
+        aoticache_cli_print_field(cli, "remark", "needs an executable stack: hardened systems refuse to load it");
     if (count_of(report, "unique_symbols") > 0)
         aoticache_cli_print_field(cli, "remark",
                                   "has %llu unique symbols: in a process with PyTorch it is never unloaded",
                                   (unsigned long long)count_of(report, "unique_symbols"));
     if (count_of(report, "appended_bytes") > 0)
-        aoticache_cli_print_field(cli, "remark", "has %s behind its own end: appended weights",
+        aoticache_cli_print_field(cli, "remark", "has %s after the end of the ELF file: appended weights",
                                   aoticache_cli_format_bytes(count_of(report, "appended_bytes"), size));
     if (json_is_true(json_object_get(report, "finds_itself")))
         aoticache_cli_print_field(cli, "remark", "can find its own file, to map weights from it");

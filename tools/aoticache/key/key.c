@@ -22,7 +22,7 @@ static int generate(const aoticache_key_command *command, const char *const *wor
     bool is_new = true;
     aoticache_status status;
     if (count > 1)
-        return aoticache_cli_usage_error(command->cli, "generate takes one name");
+        return aoticache_cli_usage_error(command->cli, "generate takes at most one name");
     aoticache_own_key_name(own);
     const char *name = count > 0 ? words[0] : own;
     if (command->output != NULL) {
@@ -39,8 +39,8 @@ static int generate(const aoticache_key_command *command, const char *const *wor
             status =
                 aoticache_error_set(&error, AOTICACHE_INVALID,
                                     "you have the key '%s' in %s/" AOTICACHE_SECRET_KEY_FILE
-                                    " already, and it stays; 'aoticache key rotate' replaces it, --output FILE makes "
-                                    "another",
+                                    " already, and it is kept; 'aoticache key rotate' replaces it, --output FILE "
+                                    "creates another",
                                     aoticache_secret_key_public(key)->name, aoticache_key_command_directory(command));
     }
     if (status == AOTICACHE_OK)
@@ -56,7 +56,7 @@ static int print_of_file(const aoticache_key_command *command, const char *path,
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_secret_key_read(path, &key, &error);
     if (status == AOTICACHE_NOT_FOUND && is_own)
-        aoticache_error_set(&error, status, "you have no key to sign with yet; make one: aoticache key generate");
+        aoticache_error_set(&error, status, "you have no key to sign with yet; create one: aoticache key generate");
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(command->cli, status, &error);
     aoticache_key_print_public(command, aoticache_secret_key_public(key));
@@ -69,13 +69,13 @@ static int public(const aoticache_key_command *command, const char *const *words
 {
     const char *configured = aoticache_config_get(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with).text;
     if (count > 1)
-        return aoticache_cli_usage_error(command->cli, "public takes one file");
+        return aoticache_cli_usage_error(command->cli, "public takes at most one file");
     if (count == 1)
         return print_of_file(command, words[0], false);
     if (configured[0] == '\0') {
         if (aoticache_key_command_directory(command)[0] == '\0')
             return aoticache_cli_error(command->cli,
-                                       "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");
+                                       "no directory for a key to sign with: set HOME, or AOTICACHE_KEYS");
         cleanup_free char *own =
             aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, aoticache_key_command_directory(command));
         return print_of_file(command, own, true);
@@ -141,9 +141,9 @@ static bool revoke_if_meant(void *user, const aoticache_public_key *key, aoticac
     distrust->found++;
     revoke_word(distrust, text,
                 origin == AOTICACHE_TRUST_ORIGIN_CONFIGURED
-                    ? "; trusted_keys of the configuration still names it, which changes nothing"
+                    ? "; trusted_keys of the configuration still has it, which has no effect"
                 : origin == AOTICACHE_TRUST_ORIGIN_OWN
-                    ? "; it is a key of your own, and signs nothing any more: 'aoticache key rotate' makes another"
+                    ? "; it is your own key and no longer signs: 'aoticache key rotate' creates another"
                     : "");
     return distrust->status == AOTICACHE_OK;
 }
@@ -248,7 +248,7 @@ static int list(const aoticache_key_command *command, const char *const *words, 
     struct listing listing = {.array = cli->json ? aoticache_cli_json_array() : NULL};
     (void)words;
     if (count > 0)
-        return aoticache_cli_usage_error(cli, "list takes no words");
+        return aoticache_cli_usage_error(cli, "list takes no arguments");
     aoticache_status status = aoticache_asked_open(cli, &asked, &error);
     listing.table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     if (status == AOTICACHE_OK)
@@ -289,9 +289,9 @@ static int run_action(const aoticache_key_command *command)
     }
     const char *nearest = aoticache_cli_nearest(command->words.items[0], names);
     if (nearest != NULL)
-        return aoticache_cli_usage_error(command->cli, "there is no 'key %s' (did you mean %s?)",
+        return aoticache_cli_usage_error(command->cli, "unknown command 'key %s' (did you mean %s?)",
                                          command->words.items[0], nearest);
-    return aoticache_cli_usage_error(command->cli, "there is no 'key %s'", command->words.items[0]);
+    return aoticache_cli_usage_error(command->cli, "unknown command 'key %s'", command->words.items[0]);
 }
 
 static int key_command(aoticache_cli *cli)
@@ -308,12 +308,12 @@ static int key_command(aoticache_cli *cli)
 static const aoticache_cli_option key_options[] = {
     {"output", 'o', "FILE", "generate: the file of the new secret key; default: your own",
      AOTICACHE_CLI_NAME(aoticache_key_command, output, "a file is needed")},
-    {"op", 0, "PATTERN", "sign, verify: only operators like this: 'aten::*'",
+    {"op", 0, "PATTERN", "sign, verify: only operators that match this: 'aten::*'",
      AOTICACHE_CLI_TEXT(aoticache_key_command, op)},
     {"all", 'a', NULL, "sign: all entries", AOTICACHE_CLI_SET(aoticache_key_command, all)},
     {"sign-with", 0, "FILE",
      "sign: with this secret key; may be repeated; default: sign_with of the\n"
-     "configuration, else your own key, made at its first use",
+     "configuration, or your own key, created at its first use",
      AOTICACHE_CLI_LIST(aoticache_key_command, sign_with)},
     {0},
 };
@@ -325,25 +325,26 @@ const aoticache_command aoticache_command_key = {
             .name = "aoticache key",
             .help_hint = "aoticache help key",
             .usage = "ACTION [WORD]... [OPTION]...",
-            .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
+            .summary = "Creates and lists the keys that sign kernels, and manages the trusted keys.",
             .details =
-                "  generate [NAME]  makes a key to sign with, and prints its public part\n"
-                "  rotate [NAME]    puts a new key in the place of your own; it also signs what\n"
-                "                   the old one signed in this cache, unless that is revoked\n"
-                "  public [FILE]    prints the public part of the key that signs: others need it;\n"
-                "                   makes none: 'generate' does, and what signs at its first use\n"
-                "  trust KEY...     kernels that this public key signed may come in and run\n"
+                "  generate [NAME]  creates a key to sign with, and prints its public part\n"
+                "  rotate [NAME]    replaces your own key by a new one; this also signs what the\n"
+                "                   old one signed in this cache, unless that is revoked\n"
+                "  public [FILE]    prints the public part of the key that signs, for other\n"
+                "                   machines; creates no key: 'generate' and the first signing do\n"
+                "  trust KEY...     accepts kernels signed by this public key\n"
                 "  distrust WORD... revokes public keys, fingerprints, names, or artifacts (64\n"
                 "                   digits), and removes from the cache what only they signed\n"
-                "  list             who is trusted, and who is revoked\n"
+                "  list             trusted and revoked keys\n"
                 "  sign KEY...      signs entries of the cache; --op PATTERN or --all for many\n"
-                "  verify [KEY...]  who signed entries; exit code 1 where a signature is wrong or\n"
-                "                   revoked, and for a KEY that no trusted key signed\n\n"
+                "  verify [KEY...]  shows who signed entries; exit code 1 if a signature is wrong\n"
+                "                   or revoked, or if no trusted key signed a KEY\n\n"
                 "KEY of sign and verify is the beginning of an entry's key or artifact, as for 'aoticache show'.\n"
-                "Keys and signatures are Nix's: name:base64. A secret key is a file with mode 0600.",
+                "Keys and signatures have the form of Nix: name:base64. A secret key is a file with mode 0600.",
             .options = key_options,
             .operand = {AOTICACHE_CLI_LIST(aoticache_key_command, words),
-                        .wanted = "say what to do: generate, rotate, public, trust, distrust, list, sign or verify"},
+                        .wanted = "specify a command: generate, rotate, public, trust, distrust, list, sign or "
+                                  "verify"},
         },
     .run = key_command,
 };

@@ -97,7 +97,7 @@ static aoticache_status exchange_locked(int folder, const char *directory, const
         return status;
     cleanup_free char *kept = keep_old(folder);
     if (kept == NULL || renameat(folder, temporary, folder, AOTICACHE_SECRET_KEY_FILE) != 0 || fsync(folder) != 0) {
-        status = aoticache_error_set_errno(ret_error, errno, "%s: cannot be replaced", path);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot replace %s", path);
         unlinkat(folder, temporary, 0);
         return status;
     }
@@ -110,7 +110,7 @@ static aoticache_status exchange(const char *directory, const aoticache_secret_k
 {
     cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0 || flock(folder, LOCK_EX) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot lock the folder of keys %s", directory);
+        return aoticache_error_set_errno(ret_error, errno, "cannot lock the key directory %s", directory);
     return exchange_locked(folder, directory, old, new, ret_kept, ret_error);
 }
 
@@ -177,7 +177,7 @@ static aoticache_status replace(const aoticache_key_command *command, const aoti
     const aoticache_public_key *public = aoticache_secret_key_public(old);
     if (strcmp(name, public->name) == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "the old key is named '%s' too; give the new one another name", name);
+                                   "the old key is also named '%s'; choose another name for the new key", name);
     aoticache_status status = aoticache_secret_key_generate(name, ret_new, ret_error);
     if (status == AOTICACHE_OK && !is_revoked)
         status = aoticache_key_directory_trust(directory, public, ret_error);
@@ -188,9 +188,9 @@ static int report(const aoticache_key_command *command, const aoticache_public_k
                   const aoticache_secret_key *new, const char *kept)
 {
     aoticache_cli_note(command->cli,
-                       "the old key '%s' is kept in %s, and %s; on other machines run 'aoticache key trust' with the "
-                       "new one, which is printed",
-                       old->name, kept, is_revoked ? "stays revoked" : "what it signed is still accepted here");
+                       "the old key '%s' is kept in %s, and %s; on other machines run 'aoticache key "
+                       "trust' with the new key, which is printed",
+                       old->name, kept, is_revoked ? "is still revoked" : "its signatures are still accepted here");
     const int result = is_revoked ? AOTICACHE_CLI_EXIT_OK : sign_again_here(command, old, new);
     aoticache_key_print_public(command, aoticache_secret_key_public(new));
     return result;
@@ -202,14 +202,13 @@ int aoticache_key_rotate(const aoticache_key_command *command, const char *const
     aoticache_secret_key *old = NULL, *new = NULL;
     aoticache_error error = {.message = ""};
     if (count > 1 || command->output != NULL)
-        return aoticache_cli_usage_error(command->cli, "rotate takes one name, and no --output");
+        return aoticache_cli_usage_error(command->cli, "rotate takes at most one name, and no --output");
     if (directory[0] == '\0')
-        return aoticache_cli_error(command->cli,
-                                   "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");
+        return aoticache_cli_error(command->cli, "no directory for a key to sign with: set HOME, or AOTICACHE_KEYS");
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     aoticache_status status = aoticache_secret_key_read(path, &old, &error);
     if (status == AOTICACHE_NOT_FOUND)
-        aoticache_error_set(&error, status, "you have no key to replace; make one: aoticache key generate");
+        aoticache_error_set(&error, status, "you have no key to replace; create one: aoticache key generate");
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(command->cli, status, &error);
     const aoticache_public_key *public = aoticache_secret_key_public(old);

@@ -95,12 +95,12 @@ int aoticache_key_sign(const aoticache_key_command *command, const char *const *
     aoticache_entry_list list = {0};
     aoticache_cache *cache = NULL;
     if ((count > 0) + (command->op != NULL) + command->all != 1)
-        return aoticache_cli_usage_error(command->cli, "say what to sign: keys, --op PATTERN or --all");
+        return aoticache_cli_usage_error(command->cli, "specify what to sign: keys, --op PATTERN or --all");
     int result = aoticache_cli_open_or_report(command->cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = choose(command, cache, words, count, &list);
     if (result == AOTICACHE_CLI_EXIT_OK && list.count == 0)
-        aoticache_cli_note(command->cli, "there is nothing to sign");
+        aoticache_cli_note(command->cli, "no entries to sign");
     else if (result == AOTICACHE_CLI_EXIT_OK)
         result = command->sign_with.count > 0 ? sign_with_files(command, cache, &list)
                                               : sign_with_own(command, cache, &list);

@@ -55,7 +55,7 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, kind, read_kind)},
     {"device", 0, "DEVICE", "only kernels for this device: cpu, cuda:1, or cuda (all of them)",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
-    {"producer", 0, "PATTERN", "only kernels that this made: 'pytorch 2.1*'",
+    {"producer", 0, "PATTERN", "only kernels of this producer: 'pytorch 2.1*'",
      AOTICACHE_CLI_TEXT(aoticache_ls_filter, producer), .is_rare = true},
     {"environment", 'e', "NAME=PATTERN",
      "only kernels whose environment has this pair, as\n'aoticache show' prints it; reads the manifests",

@@ -193,7 +193,8 @@ static void end_output(struct ls *ls)
     if (ls->table != NULL)
         aoticache_cli_table_free(ls->table);
     if (ls->unfit > 0)
-        aoticache_cli_note(ls->cli, "! marks what this machine's CPU cannot run: 'aoticache show KEY' says why");
+        aoticache_cli_note(ls->cli, "! marks kernels that this machine's CPU cannot run: 'aoticache show KEY' says "
+                                    "why");
 }
 
 static void show_collected(struct ls *ls)
@@ -218,7 +219,7 @@ static int report_nothing_found(const struct ls *ls)
     aoticache_ls_filter rest = ls->filter;
     rest.exact_op = rest.op = NULL;
     if (aoticache_ls_filter_is_set(&rest) || (exact != NULL && pattern != NULL)) {
-        aoticache_cli_error(ls->cli, "no entry is like that");
+        aoticache_cli_error(ls->cli, "no entry matches");
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     cleanup_free char *hint = aoticache_operator_hint(ls->cache, exact != NULL ? exact : pattern);
@@ -374,13 +375,13 @@ const aoticache_command aoticache_command_ls = {
             .details =
                 "OPERATOR is the full name of an operator; --op takes a pattern. If several conditions are given,\n"
                 "all must hold. Patterns are shell patterns.\n\n"
-                "USED says when the kernel was last used, as far as running processes have reported it. CPU says\n"
-                "what it needs of the processor, and '!' marks kernels that this machine cannot run. The text\n"
+                "USED shows when the kernel was last used, as far as running processes have reported it. CPU\n"
+                "shows the CPU features that it needs, and '!' marks kernels that this machine cannot run. The text\n"
                 "after 'where' is the guard of a kernel that serves many shapes. MARKS shows pins and tags; the\n"
                 "column is left out if there are none. After each further failure, a compile is tried again\n"
-                "after twice the time. --signatures says after a signature whose key is not trusted what it is:\n"
+                "after twice the time. --signatures marks signatures that are not trusted:\n"
                 "unknown key, revoked, wrong.\n\n"
-                "On a terminal of less than 160 columns, CPU says only whether this machine can run the kernel.\n"
+                "On a terminal of less than 160 columns, CPU shows only whether this machine can run the kernel.\n"
                 "If the table is still too wide, PRODUCER, AGE, USES and USED are left out in this order, and\n"
                 "then KERNEL is cut. A pipe or a file gets the whole table.",
             .options = ls_options,

@@ -85,7 +85,7 @@ static int list_models(struct model *model, const char *const *words, size_t cou
     aoticache_entry_list list = {0};
     (void)words;
     if (count > 0)
-        return aoticache_cli_usage_error(model->cli, "ls takes no words");
+        return aoticache_cli_usage_error(model->cli, "ls takes no arguments");
     int result = read_entries(model, &list);
     json_t *array = model->cli->json ? aoticache_cli_json_array() : NULL;
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
@@ -131,7 +131,7 @@ static int remove_model(struct model *model, const aoticache_entry_list *list, c
     }
     if (removed > 0)
         return AOTICACHE_CLI_EXIT_OK;
-    aoticache_cli_error(model->cli, "no model is called %s; 'aoticache model ls' lists those that there are", word);
+    aoticache_cli_error(model->cli, "no model named %s; 'aoticache model ls' lists the stored models", word);
     return AOTICACHE_CLI_EXIT_NOT_FOUND;
 }
 
@@ -334,7 +334,7 @@ static int compile_model(struct model *model, const char *const *words, size_t c
     arguments[used++] = words[0];
     arguments[used] = NULL;
     execvp(python, (char *const *)arguments);
-    return aoticache_cli_error(model->cli, "cannot start %s: %s; --python names the Python with PyTorch and aoticache",
+    return aoticache_cli_error(model->cli, "cannot start %s: %s; set --python to a Python with PyTorch and aoticache",
                                python, strerror(errno));
 }
 
@@ -358,8 +358,8 @@ static int run_action(struct model *model)
     }
     const char *nearest = aoticache_cli_nearest(word, names);
     if (nearest != NULL)
-        return aoticache_cli_usage_error(model->cli, "there is no 'model %s' (did you mean %s?)", word, nearest);
-    return aoticache_cli_usage_error(model->cli, "there is no 'model %s'", word);
+        return aoticache_cli_usage_error(model->cli, "unknown command 'model %s' (did you mean %s?)", word, nearest);
+    return aoticache_cli_usage_error(model->cli, "unknown command 'model %s'", word);
 }
 
 static int model_command(aoticache_cli *cli)
@@ -376,12 +376,11 @@ static int model_command(aoticache_cli *cli)
 
 static const aoticache_cli_option model_options[] = {
     AOTICACHE_CLI_TABLE(struct model, inputs, aoticache_run_inputs_option_table),
-    {"weights", 'w', "FILE",
-     "run, show: a .safetensors file; its tensors take the place of stored\nones of the same names",
+    {"weights", 'w', "FILE", "run, show: a .safetensors file; its tensors replace stored\ntensors of the same names",
      AOTICACHE_CLI_NAME(struct model, weights, "a file is needed")},
-    {"map-weights", 0, NULL, "run, show: map that file, so that processes share it; it must stay\nas it is",
+    {"map-weights", 0, NULL, "run, show: map that file, so that processes share it; it must not\nchange",
      AOTICACHE_CLI_SET(struct model, map_weights), .is_rare = true},
-    {"device", 0, "DEVICE", "run, show: the device; default: the one that it was compiled for",
+    {"device", 0, "DEVICE", "run, show: the device; default: the device that it was compiled for",
      AOTICACHE_CLI_TEXT(struct model, device)},
     {"tensors", 't', NULL, "show: every weight", AOTICACHE_CLI_SET(struct model, tensors), .is_rare = true},
     {"name", 0, "NAME", "compile: the name to store program and weights under",
@@ -403,17 +402,17 @@ const aoticache_command aoticache_command_model = {
             .usage = "ACTION [WORD]... [OPTION]...",
             .summary = "Lists, shows, runs, removes and compiles whole models.",
             .details = "  ls               the models that are stored under a name\n"
-                       "  show NAME|KEY    what is known of one; --tensors lists its weights\n"
+                       "  show NAME|KEY    everything about one; --tensors lists its weights\n"
                        "  run NAME|KEY     runs one: --input for each of its inputs, as in\n"
-                       "                   'aoticache help run'; --weights for a program without any\n"
-                       "  rm NAME|KEY...   removes models; tensors that others have too stay\n"
+                       "                   'aoticache help run'; --weights for a program without weights\n"
+                       "  rm NAME|KEY...   removes models; tensors shared with other models are kept\n"
                        "  why A B          the first difference between the graphs of two models; exit\n"
-                       "                   code 3 where there is one\n"
+                       "                   code 3 if there is one\n"
                        "  compile FILE     compiles what torch.export.save() wrote (Python package)\n\n"
                        "KEY is the key of a model or a program, or its first digits (8 at least).",
             .options = model_options,
             .operand = {AOTICACHE_CLI_LIST(struct model, words),
-                        .wanted = "say what to do: ls, show, run, rm, why or compile"},
+                        .wanted = "specify a command: ls, show, run, rm, why or compile"},
         },
     .run = model_command,
 };

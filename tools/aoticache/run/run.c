@@ -118,7 +118,8 @@ static int get_runner(const aoticache_cli *cli, struct run *run)
 static int get_run_and_print(const aoticache_cli *cli, struct run *run)
 {
     if (run->kernel.device.type != AOTICACHE_DEVICE_TYPE_CPU)
-        return aoticache_cli_usage_error(cli, "kernels run here on cpu only; 'aoticache compile' compiles for others");
+        return aoticache_cli_usage_error(
+            cli, "kernels run here on cpu only; 'aoticache compile' compiles for other devices");
     int result = aoticache_kernel_prepare(&run->kernel, cli, &run->hook, &run->cache, &run->request);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = get_runner(cli, run);

@@ -24,9 +24,9 @@ static const aoticache_cli_option export_options[] = {
      AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
     {"sign-with", 0, "FILE",
      "sign with this secret key; may be repeated; default: sign_with of\nthe "
-     "configuration, else your own key, made at its first use",
+     "configuration, or your own key, created at its first use",
      AOTICACHE_CLI_LIST(aoticache_transfer_command, sign_with)},
-    {"no-sign", 0, NULL, "add no signature, and leave out those that are there",
+    {"no-sign", 0, NULL, "add no signature, and leave out existing signatures",
      AOTICACHE_CLI_SET(aoticache_transfer_command, no_sign)},
     {"level", 0, "N", "compression level, 1 (fast) to 19 (small); default 3",
      AOTICACHE_CLI_INTEGER(aoticache_transfer_command, options.level, 1, 19, "a number from 1 to 19")},
@@ -49,7 +49,7 @@ static int open_output(const aoticache_transfer_command *command, struct output 
     uint32_t number = 0;
     /* Not the process id: in containers that share a directory, a killed process may have had the same. */
     if (!is_special && getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return aoticache_cli_error(command->cli, "no random numbers: %s", strerror(errno));
+        return aoticache_cli_error(command->cli, "cannot get random numbers: %s", strerror(errno));
     if (!is_special)
         length = snprintf(output->temporary, sizeof output->temporary, "%s.new-%08" PRIx32, path, number);
     if (length < 0 || (size_t)length >= sizeof output->temporary)
@@ -125,7 +125,7 @@ static int export_command(aoticache_cli *cli)
     if (to_pipe && cli->json)
         return aoticache_cli_usage_error(cli, "--json and - cannot be combined: both write to standard output");
     if (to_pipe && isatty(STDOUT_FILENO))
-        return aoticache_cli_usage_error(cli, "an archive is not written to a terminal; name a file, or pipe it");
+        return aoticache_cli_usage_error(cli, "an archive is not written to a terminal; specify a file, or a pipe");
     int result = aoticache_transfer_open_source(&command, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
@@ -158,8 +158,8 @@ const aoticache_command aoticache_command_export = {
                 "FILE appears only when it is complete. - means the standard output. The same kernels always give\n"
                 "the same bytes. Kernels for other processors are exported as well. The exit code is 1 if\n"
                 "something damaged was left out. It is 3 if nothing matches, and no file is written then.\n\n"
-                "Each kernel is signed, so that 'aoticache import' can tell who made the archive and that nobody\n"
-                "changed it. 'aoticache key public' prints what others need for that.",
+                "Each kernel is signed, so that 'aoticache import' can verify who made the archive and that it was\n"
+                "not changed. 'aoticache key public' prints the key that others need for that.",
             .options = export_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a file, or - for the standard output, is needed"},
@@ -205,7 +205,8 @@ static int import_operand(aoticache_transfer_command *command)
     const aoticache_cli *cli = command->cli;
     if (strcmp(command->operand, "-") == 0) {
         if (isatty(STDIN_FILENO))
-            return aoticache_cli_usage_error(cli, "there is no archive on a terminal; pipe one, or name a file");
+            return aoticache_cli_usage_error(cli,
+                                             "an archive cannot be read from a terminal; specify a file, or a pipe");
         return import_from(command, STDIN_FILENO);
     }
     cleanup_fd int fd = open(command->operand, O_RDONLY | O_CLOEXEC);
@@ -234,13 +235,13 @@ const aoticache_command aoticache_command_import = {
             .summary = "Adds the kernels of an archive that 'aoticache export' made to this cache.",
             .details =
                 "An archive holds code that will run here: a key that you trust must have signed it. On a terminal\n"
-                "you are asked once about a new key. Elsewhere, say --trust KEY, or 'aoticache key trust KEY'\n"
-                "before. Your own key is trusted. Every name, size, digest and manifest is verified. Whatever is\n"
-                "wrong or foreign is named and refused, and the rest is imported. Existing entries stay, and\n"
-                "lookups go on finding them: without --replace, an entry that lookups would find before an\n"
-                "existing one of the same key is passed over. - means the standard input.\n\n"
-                "The exit code is 1 if something was refused or the archive ends early; what was complete\n"
-                "stays. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
+                "you are asked once about a new key. Elsewhere, use --trust KEY, or 'aoticache key trust KEY'\n"
+                "before. Your own key is trusted. Every name, size, digest and manifest is verified. Wrong or\n"
+                "foreign members are named and refused, and the rest is imported. Existing entries stay, and\n"
+                "lookups still find them: without --replace, an entry that lookups would find before an\n"
+                "existing one of the same key is skipped. - means the standard input.\n\n"
+                "The exit code is 1 if something was refused or the archive is truncated; complete entries\n"
+                "stay. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
                 "configuration, the least recently used entries are removed.",
             .options = import_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
@@ -276,7 +277,7 @@ const aoticache_command aoticache_command_merge = {
             .help_hint = "aoticache help merge",
             .usage = "DIRECTORY [OPTION]...",
             .summary = "Adds the kernels of another cache directory to this cache.",
-            .details = "Every byte is verified. Existing entries stay, and lookups go on finding them, except with\n"
+            .details = "Every byte is verified. Existing entries stay, and lookups still find them, except with\n"
                        "--replace. The other directory is not changed. The exit code is 1 if something was refused\n"
                        "because it is damaged there; the rest was merged.",
             .options = merge_options,
@@ -304,8 +305,8 @@ const aoticache_command aoticache_command_copy = {
             .help_hint = "aoticache help copy",
             .usage = "DIRECTORY [OPTION]...",
             .summary = "Adds the kernels of this cache to another cache directory, and creates that if it is missing.",
-            .details = "Every byte is verified. Existing entries of the other directory stay, and lookups there go on\n"
-                       "finding them, except with --replace. This cache is not changed. The exit code is 1 if\n"
+            .details = "Every byte is verified. Existing entries of the other directory stay, and lookups there still\n"
+                       "find them, except with --replace. This cache is not changed. The exit code is 1 if\n"
                        "something was refused because it is damaged here; the rest was copied.",
             .options = merge_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),

@@ -18,13 +18,12 @@ typedef struct remote_command {
 } remote_command;
 
 /* Options for lists. */
-#define LIST_OPTIONS                                                                          \
-    {"list", 0, "FILE", "only what this list names ('aoticache help warm'); may be repeated", \
-     AOTICACHE_CLI_LIST(remote_command, lists)},                                              \
-        {"hook", 0, "auto|worker|c|command:PROGRAM",                                          \
-         "with --list: what compiles: its versions are part of the\nkeys; "                   \
-         "default auto",                                                                      \
-         AOTICACHE_CLI_FUNCTION(remote_command, kernel, aoticache_hook_kind_read)},           \
+#define LIST_OPTIONS                                                                              \
+    {"list", 0, "FILE", "only keys of this list ('aoticache help warm'); may be repeated",        \
+     AOTICACHE_CLI_LIST(remote_command, lists)},                                                  \
+        {"hook", 0, "auto|worker|c|command:PROGRAM",                                              \
+         "with --list: the hook that compiles: its versions are part of the\nkeys; default auto", \
+         AOTICACHE_CLI_FUNCTION(remote_command, kernel, aoticache_hook_kind_read)},               \
         AOTICACHE_CLI_TABLE(remote_command, kernel, aoticache_hook_option_table)
 
 static const aoticache_cli_option push_options[] = {
@@ -32,15 +31,15 @@ static const aoticache_cli_option push_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
     LIST_OPTIONS,
-    {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-write'",
+    {"remote", 0, "REMOTE", "instead of the configured remotes: 'redis://host read-write'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
     {"sign-with", 0, "FILE",
      "sign with this secret key; may be repeated; default: sign_with of the\n"
-     "configuration, else your own key, made at its first use",
+     "configuration, or your own key, created at its first use",
      AOTICACHE_CLI_LIST(remote_command, transfer.sign_with)},
-    {"no-sign", 0, NULL, "add no signature; those that are there go",
+    {"no-sign", 0, NULL, "add no signature; existing signatures are sent",
      AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
-    {"replace", 0, NULL, "also send objects that are there already: they may be damaged",
+    {"replace", 0, NULL, "also send objects that already exist there: they may be damaged",
      AOTICACHE_CLI_SET(remote_command, transfer.options.replace)},
     {"dry-run", 'n', NULL, "count what would be sent, send nothing",
      AOTICACHE_CLI_SET(remote_command, transfer.options.dry_run)},
@@ -52,7 +51,7 @@ static const aoticache_cli_option pull_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     {"tag", 0, "TAG", "only keys that have this tag there", AOTICACHE_CLI_TEXT(remote_command, transfer.options.tag)},
     LIST_OPTIONS,
-    {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-only'",
+    {"remote", 0, "REMOTE", "instead of the configured remotes: 'redis://host read-only'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
     TABLE(aoticache_transfer_target_table),
     {0},
@@ -79,8 +78,8 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
                          options->tag != NULL || options->used_since_ns != 0 || command->lists.count > 0;
     if (command->is_all == is_some) {
         cli->exit_code =
-            aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
-                                                   : "say which: --op, --device, --key, --tag or --list, or --all");
+            aoticache_cli_usage_error(cli, is_some ? "--all excludes --op, --device, --key, --tag and --list"
+                                                   : "specify --op, --device, --key, --tag or --list, or --all");
         return false;
     }
     if (command->lists.count == 0)
@@ -132,11 +131,11 @@ const aoticache_command aoticache_command_push = {
             .name = "aoticache push",
             .help_hint = "aoticache help push",
             .usage = "--all|FILTER... [OPTION]...",
-            .summary = "Sends kernels, with their signatures, to the remotes that are configured.",
+            .summary = "Sends kernels, with their signatures, to the configured remotes.",
             .details =
-                "Objects that a remote has already are not sent again, except with --replace. Every remote that is\n"
-                "written to gets everything. An entry that a server refuses is left out, and the others go on.\n"
-                "Exit code 1 if something was left out: it is damaged here, or the server does not take it;\n"
+                "Objects that a remote already has are not sent again, except with --replace. Every remote that is\n"
+                "written to gets everything. An entry that a server refuses is left out, and the others are sent.\n"
+                "Exit code 1 if something was left out: it is damaged here, or the server does not accept it;\n"
                 "3 if nothing matches, or no remote is configured.",
             .options = push_options,
         },
@@ -174,11 +173,11 @@ const aoticache_command aoticache_command_pull = {
             .name = "aoticache pull",
             .help_hint = "aoticache help pull",
             .usage = "--all|FILTER... [OPTION]...",
-            .summary = "Fetches kernels that this processor can run from the remotes that are configured.",
+            .summary = "Fetches kernels that this processor can run from the configured remotes.",
             .details =
-                "Every byte is verified, and an entry comes only if a trusted key signed it, unless the remote's\n"
-                "settings say unsigned=allow. What is here already stays, and stays what is found: see --replace.\n"
-                "Exit code 1 where something was refused; 3 where nothing matches, or no remote is configured.",
+                "Every byte is verified, and an entry is accepted only if a trusted key signed it, unless the remote\n"
+                "is set to unsigned=allow. Existing entries stay, and lookups still find them: see --replace.\n"
+                "Exit code 1 if something was refused; 3 if nothing matches, or no remote is configured.",
             .options = pull_options,
         },
     .run = pull_command,

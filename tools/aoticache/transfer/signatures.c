@@ -74,10 +74,11 @@ int aoticache_transfer_check_trust(const aoticache_transfer_command *command)
         if (is_fingerprint(text) ? strlen(text) == AOTICACHE_FINGERPRINT_BYTES - 1
                                  : aoticache_public_key_parse(text, &key, &error) == AOTICACHE_OK)
             continue;
-        return aoticache_cli_usage_error(command->cli,
-                                         "--trust %.60s: it takes a public key, name:base64, or a whole "
-                                         "fingerprint, SHA256:...%s%s",
-                                         text, error.message[0] != '\0' ? ": " : "", error.message);
+        return aoticache_cli_usage_error(
+            command->cli,
+            "--trust %.60s: expected a public key, name:base64, or a complete fingerprint, "
+            "SHA256:...%s%s",
+            text, error.message[0] != '\0' ? ": " : "", error.message);
     }
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -123,7 +124,7 @@ static void remember(const aoticache_transfer_command *command, const aoticache_
     const char *directory = aoticache_config_key_directory(aoticache_cli_config(command->cli));
     aoticache_error error = {.message = ""};
     if (aoticache_key_directory_trust(directory, key, &error) != AOTICACHE_OK)
-        aoticache_cli_error(command->cli, "'%s' is trusted for this import alone: %s", key->name, error.message);
+        aoticache_cli_error(command->cli, "'%s' is trusted for this import only: %s", key->name, error.message);
     else
         aoticache_cli_note(command->cli, "'%s' is trusted from now on", key->name);
 }

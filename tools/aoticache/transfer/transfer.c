@@ -61,12 +61,11 @@ const aoticache_cli_option aoticache_transfer_index_table[] = {
 
 const aoticache_cli_option aoticache_transfer_target_table[] = {
     {"allow-unsigned", 0, NULL,
-     "take in what no trusted key signed: whoever made it, or changed it on\n"
-     "the way, can run code as you; what is revoked stays out",
+     "accept entries that no trusted key signed: their maker, or anyone "
+     "who\nchanged them on the way, can run code as you; revoked ones stay out",
      AOTICACHE_CLI_SET(aoticache_transfer_command, options.allow_unsigned)},
     {"replace", 0, NULL,
-     "also take entries that the target has a kernel for; they replace\n"
-     "it, or lookups find them before it",
+     "also accept entries that the target has a kernel for; they replace\nit, or lookups find them before it",
      AOTICACHE_CLI_SET(aoticache_transfer_command, options.replace)},
     {"dry-run", 'n', NULL, "verify and count, but store nothing",
      AOTICACHE_CLI_SET(aoticache_transfer_command, options.dry_run)},
@@ -193,7 +192,7 @@ static void print_text(const aoticache_transfer_command *command, const char *do
         fprintf(to, "; %" PRIu64 " %s there already", report->entries_present,
                 report->entries_present == 1 ? "was" : "were");
     if (report->entries_passed_over > 0)
-        fprintf(to, "; %" PRIu64 " passed over: %s would be found before what is here (--replace takes %s)",
+        fprintf(to, "; %" PRIu64 " skipped: %s would be found before the existing one (--replace takes %s)",
                 report->entries_passed_over, report->entries_passed_over == 1 ? "it" : "they",
                 report->entries_passed_over == 1 ? "it" : "them");
     if (report->entries_gone > 0)
@@ -203,7 +202,7 @@ static void print_text(const aoticache_transfer_command *command, const char *do
     if (report->refused > 0)
         fprintf(to, "; %" PRIu64 " refused", report->refused);
     if (report->entries_untrusted > 0)
-        fprintf(to, ", %" PRIu64 " of them for want of a trusted signature", report->entries_untrusted);
+        fprintf(to, ", %" PRIu64 " of them because no trusted key signed them", report->entries_untrusted);
     fputc('\n', to);
 }
 
@@ -224,7 +223,8 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
     if (command->report.refused == 0)
         return AOTICACHE_CLI_EXIT_OK;
     if (cli->quiet && !cli->json) /* --quiet hides the warnings that name each refusal */
-        return aoticache_cli_error(cli, "%" PRIu64 " refused; without --quiet each is named", command->report.refused);
+        return aoticache_cli_error(cli, "%" PRIu64 " refused; run without --quiet to see each",
+                                   command->report.refused);
     return AOTICACHE_CLI_EXIT_FAILURE;
 }
 

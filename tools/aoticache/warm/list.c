@@ -47,7 +47,7 @@ static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const
     aoticache_warm_item item = {.file = file, .line = number};
     aoticache_error error = {.message = ""};
     if (strlen(line) < length) {
-        snprintf(error.message, sizeof error.message, "column %zu: a zero byte: this is not a list", strlen(line) + 1);
+        snprintf(error.message, sizeof error.message, "column %zu: a zero byte: not a list", strlen(line) + 1);
         report_wrong_line(cli, list, file, number, error.message);
         return;
     }

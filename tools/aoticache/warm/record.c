@@ -49,11 +49,11 @@ static const aoticache_cli_option record_options[] = {
 static int check_options(const aoticache_cli *cli, const struct record *record)
 {
     if (record->from_cache && record->program != NULL)
-        return aoticache_cli_usage_error(cli, "--from-cache runs no program, and '%s' is one", record->program[0]);
+        return aoticache_cli_usage_error(cli, "--from-cache runs no program, but '%s' is given", record->program[0]);
     if (!record->from_cache && (record->program == NULL || record->program[0][0] == '\0'))
         return aoticache_cli_usage_error(cli, "a program is needed, or --from-cache");
     if (!record->from_cache && (record->op != NULL || record->device != NULL || record->used_since_ns != 0))
-        return aoticache_cli_usage_error(cli, "--op, --device and --used go with --from-cache");
+        return aoticache_cli_usage_error(cli, "--op, --device and --used require --from-cache");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -167,7 +167,7 @@ static const char *why_not(const aoticache_request *request)
     if (aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL)
         return "it writes to its arguments";
     if (aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL)
-        return "it takes numbers when it runs";
+        return "it takes numbers at run time";
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 
@@ -276,7 +276,7 @@ static int write_lines(const aoticache_cli *cli, const struct record *record, co
 static int report_written(const aoticache_cli *cli, const struct record *record, const struct lines *lines)
 {
     if (lines->count == 0) {
-        aoticache_cli_error(cli, "the cache holds nothing that was asked for");
+        aoticache_cli_error(cli, "the cache has no entries that match");
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     if (lines->left_out > 0)
@@ -326,11 +326,11 @@ const aoticache_command aoticache_command_record = {
             .name = "aoticache record",
             .help_hint = "aoticache help record",
             .usage = "[OPTION]... -- PROGRAM [ARGUMENT]...\n       aoticache record --from-cache [OPTION]...",
-            .summary = "Lists the kernels that a program asks for, or that the cache holds, for 'aoticache warm'.",
+            .summary = "Lists the kernels that a program requests, or that the cache holds, for 'aoticache warm'.",
             .details =
                 "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment. Each request that it, or a program\n"
                 "it starts, makes to this library is appended to FILE once. The exit code is PROGRAM's.\n"
-                "A request that needs the data of constants is left out, and a line of the list says so.",
+                "A request that needs the data of constants is left out, and a line of the list reports it.",
             .options = record_options,
             .operand = {.kind = AOTICACHE_CLI_KIND_REST, .offset = offsetof(struct record, program)},
         },

@@ -56,7 +56,8 @@ static const aoticache_cli_option warm_options[] = {
 static const aoticache_cli_option prefetch_options[] = {
     {"jobs", 'j', "N", "fetch N at the same time; default 4",
      AOTICACHE_CLI_INTEGER(struct warm, work.jobs, 1, 256, "a number from 1 to 256")},
-    {"hook", 0, "auto|worker|c|command:PROGRAM", "what would compile: its versions are part of the keys;\ndefault auto",
+    {"hook", 0, "auto|worker|c|command:PROGRAM",
+     "the hook that would compile: its versions are part of the keys;\ndefault auto",
      AOTICACHE_CLI_FUNCTION(struct warm, kernel, aoticache_hook_kind_read)},
     AOTICACHE_CLI_TABLE(struct warm, kernel, aoticache_hook_option_table),
     {0},
@@ -114,7 +115,8 @@ int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *path
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_kernel_choose_hook(options, cli, &hook);
     if (result == AOTICACHE_CLI_EXIT_OK && hook == NULL)
-        result = aoticache_cli_usage_error(cli, "option --hook: the keys of a list have the versions of what compiles");
+        result = aoticache_cli_usage_error(
+            cli, "option --hook: the keys of a list contain the versions of the compiling hook");
     if (result == AOTICACHE_CLI_EXIT_OK) {
         keys = aoticache_cli_allocate(list.count + 1, sizeof *keys);
         result = make_keys(cli, &list, hook, keys);
@@ -255,7 +257,7 @@ static int print_results(const aoticache_cli *cli, struct warm *warm)
 static int warm_and_print(const aoticache_cli *cli, struct warm *warm)
 {
     if (strcmp(warm->kernel.hook, "none") == 0)
-        return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
+        return aoticache_cli_usage_error(cli, "option --hook: none cannot compile");
     aoticache_interruption_prepare();
     int result = read_lists(cli, &warm->paths, warm->work.fetches ? "fetched" : "compiled", &warm->list);
     if (result == AOTICACHE_CLI_EXIT_OK)

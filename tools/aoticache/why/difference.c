@@ -336,7 +336,7 @@ static void compare_guard(const aoticache_request *asked, const char *guard, aot
     aoticache_error error = {.message = ""};
     size_t count = 0;
     if (aoticache_check_parse(guard, &check, &error) != AOTICACHE_OK) {
-        cleanup_free char *why = aoticache_cli_text("cannot be asked: the guard cannot be read: %s", error.message);
+        cleanup_free char *why = aoticache_cli_text("cannot compare: the guard cannot be read: %s", error.message);
         add_difference(differences, AOTICACHE_WHY_GUARD, "", "", why, guard);
         return;
     }

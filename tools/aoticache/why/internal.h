@@ -95,9 +95,9 @@ void aoticache_remote_findings_free(aoticache_remote_findings *findings);
 #define AOTICACHE_WHY_REASON_LIST(X)                                             \
     X(stored, "it is stored for exactly this")                                   \
     X(guard, "a kernel for many shapes serves these tensors")                    \
-    X(failed, "its compile failed before, and is not tried again yet")           \
+    X(failed, "its compile failed before, and is not retried yet")               \
     X(requirement, "it is stored, but this CPU cannot run it")                   \
-    X(damaged, "it is stored, but its files are damaged or lost")                \
+    X(damaged, "it is stored, but its files are damaged or missing")             \
     X(environment, "it is stored for the same arguments in another environment") \
     X(arguments, "the operator is stored for other arguments only")              \
     X(operator, "nothing is stored for the operator")                            \

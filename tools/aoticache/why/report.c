@@ -44,7 +44,7 @@ static bool read_differences(const aoticache_why *why, const aoticache_entry *en
     aoticache_request *stored = NULL;
     aoticache_status status = aoticache_manifest_decode(why->cache, &entry->artifact, NULL, &stored, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
-        aoticache_error_set(ret_error, status, "its manifest is lost");
+        aoticache_error_set(ret_error, status, "its manifest is missing");
     if (status != AOTICACHE_OK)
         return false;
     aoticache_requests_compare(why->asked, stored, entry->guard, why->producer != NULL, ret_differences);
@@ -182,7 +182,7 @@ static char *entry_text(const aoticache_entry *entry)
     aoticache_digest_to_hex(&entry->key, hex);
     return aoticache_cli_text("%.12s  %s%s%s, made %s ago by %s", hex, entry->description, has_guard ? " where " : "",
                               has_guard ? entry->guard : "", aoticache_cli_format_age(entry->created_ns, age),
-                              entry->producer[0] != '\0' ? entry->producer : "somebody who left no name");
+                              entry->producer[0] != '\0' ? entry->producer : "an unnamed producer");
 }
 
 static char *difference_title(const aoticache_difference *difference)
@@ -264,23 +264,24 @@ static void print_advice(const aoticache_why *why)
 {
     static const char *const advice[] = {
         [AOTICACHE_WHY_guard] = "holders find it; 'aoticache run' and 'compile' look for exactly these shapes only",
-        [AOTICACHE_WHY_failed] = "fix what the message says; 'aoticache compile --retry' tries at once,\n"
-                                 "'aoticache rm --failed' forgets all failures",
-        [AOTICACHE_WHY_requirement] = "'aoticache compile' on this machine stores one beside it that runs here; --cpu "
-                                      "LEVEL makes one for several machines",
-        [AOTICACHE_WHY_damaged] = "'aoticache verify --repair' sets the damage aside; the next request compiles anew",
-        [AOTICACHE_WHY_environment] = "make the environments equal, or let it be compiled for this one",
+        [AOTICACHE_WHY_failed] = "correct what the message says; 'aoticache compile --retry' retries "
+                                 "immediately,\n'aoticache rm --failed' forgets all failures",
+        [AOTICACHE_WHY_requirement] = "'aoticache compile' on this machine also stores one that runs here; --cpu "
+                                      "LEVEL compiles one for several machines",
+        [AOTICACHE_WHY_damaged] = "'aoticache verify --repair' moves the damaged files away; the next request "
+                                  "compiles again",
+        [AOTICACHE_WHY_environment] = "make the environments equal, or compile it for this one",
         [AOTICACHE_WHY_arguments] = "the first call with these arguments compiles it; 'aoticache compile' or 'warm' do "
                                     "it beforehand",
         [AOTICACHE_WHY_operator] = "the first call compiles it; 'aoticache compile' or 'warm' do it beforehand",
-        [AOTICACHE_WHY_empty] = "is this the directory that the program uses? 'aoticache doctor' tells",
+        [AOTICACHE_WHY_empty] = "check with 'aoticache doctor' that the program uses this directory",
     };
     const bool is_there = aoticache_remote_findings_have_one(&why->remotes);
     const char *directory = is_there ? aoticache_cache_directory(why->cache) : NULL;
     const char *words =
         !is_there ? advice[why->reason]
         : access(directory, F_OK) == 0 && access(directory, W_OK) != 0
-            ? "let this directory be written, or use another one: one that cannot be written asks no remote"
+            ? "make this directory writable, or use another one: a read-only directory does not use remotes"
             : "nothing: the next request fetches it, if a key that is trusted here signed it";
     if (words == NULL || why->cli->quiet)
         return;

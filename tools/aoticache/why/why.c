@@ -36,7 +36,7 @@ static int make_request_of_line(const aoticache_cli *cli, const aoticache_kernel
 {
     aoticache_error error = {.message = ""};
     if (kernel->word_count > 0)
-        return aoticache_cli_usage_error(cli, "the line '%s' has the arguments already; none can be added", kernel->op);
+        return aoticache_cli_usage_error(cli, "the line '%s' already has its arguments; none can be added", kernel->op);
     if (aoticache_kernel_parse_line(kernel->op, ret_request, &error) != AOTICACHE_OK)
         return aoticache_cli_usage_error(cli, "'%s': %s", kernel->op, error.message);
     return AOTICACHE_CLI_EXIT_OK;
