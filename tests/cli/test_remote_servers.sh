@@ -169,7 +169,7 @@ if start_nginx "$(sed 's/client_max_body_size 1g/client_max_body_size 4k/' <<<"$
     start_nginx "$(sed 's/dav_methods PUT;/limit_except GET { deny all; }/' <<<"$page")"
     cp -r "$work/nginx/data" "$work/empty" 2>/dev/null
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" warm 'nginx that is only read' 0 3
-    says 'nginx that is only read: it is said' 'the server refuses .HTTP status 403.: this user may not write; nothing is written there'
+    says 'nginx that is only read: it is said' 'the server denies access .HTTP status 403.: this user may not write; it is not written to for a while'
     # Error pages, larger than any object here.
     head -c 30000 /dev/zero | tr '\0' 'x' >"$work/page.html"
     start_nginx "$(sed "s|location / {|error_page 404 /page.html; location = /page.html { internal; alias $work/page.html; } location / {|" <<<"$page")"

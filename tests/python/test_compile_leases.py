@@ -76,7 +76,7 @@ PLAYER = """
             hits=counters["aot_autograd"]["autograd_cache_hit"], asked=asked, seconds=time.monotonic() - begun,
             limit=flights.limit)
 """
-TOO_LONG = 60  # seconds; a wait may last 120
+TOO_LONG = 110  # seconds; less than a wait for a lease may last (120), and enough for a machine with much other work
 
 
 class Player:
