@@ -197,7 +197,7 @@ def test_options_of_the_compiler_do_not_reach_a_worker():
     assert b"no number" in plain.stderr, plain
     worker = os.path.join(torch_differences.BUILD, "share", "aoticache", "worker.py")
     done = subprocess.run([sys.executable, worker, "--once"], input=b'{"id": 1}\n', capture_output=True, env=variables)
-    assert b"this worker speaks" in done.stdout, done
+    assert b"this worker supports" in done.stdout, done
 
 
 def test_a_part_of_the_campaign():
