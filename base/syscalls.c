@@ -72,9 +72,19 @@ bool aoticache_syscall_is_within_limit(uint64_t end)
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
 }
 
-/* Fails with EFBIG if the write would make a file longer than this process is allowed to. */
-static int ask_limit(off_t begin, uint64_t size)
+/* Returns the offset at which write(2) would write; -1 for a pipe and the like. */
+static off_t find_write_offset(int fd)
 {
+    struct stat found;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || (flags & O_APPEND) == 0)
+        return lseek(fd, 0, SEEK_CUR);
+    return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) ? found.st_size : -1;
+}
+
+int aoticache_syscall_ask_limit(int fd, uint64_t size)
+{
+    const off_t begin = find_write_offset(fd);
     if (begin < 0 || aoticache_syscall_is_within_limit((uint64_t)begin + size))
         return 0;
     errno = EFBIG;
@@ -84,7 +94,7 @@ static int ask_limit(off_t begin, uint64_t size)
 int aoticache_syscall_write(int fd, const void *bytes, size_t size)
 {
     const uint8_t *next = bytes;
-    if (aoticache_syscall_hook_ask("write", NULL) != 0 || ask_limit(lseek(fd, 0, SEEK_CUR), size) != 0)
+    if (aoticache_syscall_hook_ask("write", NULL) != 0 || aoticache_syscall_ask_limit(fd, size) != 0)
         return -1;
     while (size > 0) {
         ssize_t written = write(fd, next, size);
@@ -98,9 +108,18 @@ int aoticache_syscall_write(int fd, const void *bytes, size_t size)
     return 0;
 }
 
+/* Whether a file may have this size; sets errno if not. */
+static bool fits(off_t size)
+{
+    if (size < 0 || aoticache_syscall_is_within_limit((uint64_t)size))
+        return true;
+    errno = EFBIG;
+    return false;
+}
+
 int aoticache_syscall_ftruncate(int fd, off_t size)
 {
-    if (ask_limit(size, 0) != 0)
+    if (!fits(size))
         return -1;
     HOOKED("ftruncate", NULL, ftruncate(fd, size));
 }
@@ -108,7 +127,7 @@ int aoticache_syscall_ftruncate(int fd, off_t size)
 int aoticache_syscall_allocate(int fd, off_t size)
 {
     int error;
-    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0 || ask_limit(size, 0) != 0)
+    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0 || !fits(size))
         return -1;
     do
         error = posix_fallocate(fd, 0, size);

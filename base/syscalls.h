@@ -29,6 +29,8 @@ int aoticache_syscall_hook_ask(const char *call, const char *path);
  * process (SIGXFSZ), so the functions below fail with EFBIG instead.
  */
 bool aoticache_syscall_is_within_limit(uint64_t end);
+/* Asks that limit for a write(2) of `size` bytes: returns 0, or -1 with errno EFBIG. For writes that are made elsewhere. */
+int aoticache_syscall_ask_limit(int fd, uint64_t size);
 
 /*
  * Does openat() with O_CLOEXEC added. Only for opens that may create, truncate or write. If this function or mkdirat creates

@@ -55,7 +55,7 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
         is_stopped = writer->poll != NULL && !writer->poll(writer->user);
         if (is_stopped)
             break;
-        if (aoticache_syscall_hook_ask("write", NULL) == 0)
+        if (aoticache_syscall_hook_ask("write", NULL) == 0 && aoticache_syscall_ask_limit(writer->fd, size) == 0)
             written = write(writer->fd, bytes, size);
         error = written < 0 ? errno : 0; /* saved, because the poll function may change it */
     }

@@ -74,7 +74,8 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
     while (done < bytes && !merge->cannot_copy_range) {
         uint64_t left = bytes - done;
         ssize_t copied = -1;
-        if (aoticache_syscall_hook_ask("write", NULL) == 0)
+        if (aoticache_syscall_hook_ask("write", NULL) == 0 &&
+            aoticache_syscall_ask_limit(to, left < COPY_BYTES ? left : COPY_BYTES) == 0)
             copied = copy_file_range(from, NULL, to, NULL, (size_t)(left < COPY_BYTES ? left : COPY_BYTES), 0);
         if (copied < 0 && errno == EINTR)
             continue;

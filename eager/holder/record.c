@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "base/hash_map.h"
+#include "base/syscalls.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -189,6 +190,8 @@ static void append(int fd, struct memory *memory, const char *line)
         bytes = NULL;
         return;
     }
+    if (aoticache_syscall_ask_limit(fd, (uint64_t)length) != 0)
+        return;
     ssize_t written = write(fd, bytes, (size_t)length);
     while (written < 0 && errno == EINTR)
         written = write(fd, bytes, (size_t)length);

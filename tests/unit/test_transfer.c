@@ -2,6 +2,7 @@
  * Entries copied from one cache to another, by archives and from directory to directory.
  */
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "cache/pins/pins.h"
@@ -339,20 +340,60 @@ Test(transfer, equal_caches_give_equal_archives)
     aoticache_cache_close(cache);
 }
 
+static char *make_text(size_t size)
+{
+    char *text = malloc(size + 1);
+    uint64_t state = 88172645463325252;
+    for (size_t i = 0; i < size; i++) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        text[i] = (char)('a' + state % 26);
+    }
+    text[size] = '\0';
+    return text;
+}
+
 Test(transfer, large_objects_come_through)
 {
     const size_t size = 9u << 20; /* more than is assembled in memory */
     aoticache_cache *cache = fixture_open();
     aoticache_cache *other = open_other();
     int fd = new_archive();
-    char *text = malloc(size + 1);
-    for (size_t i = 0; i < size; i++)
-        text[i] = (char)('a' + (i * 2654435761u >> 13) % 26);
-    text[size] = '\0';
+    char *text = make_text(size);
     fixture_put(cache, 1, text);
     export_all(cache, fd, NULL);
     cr_assert_eq(import_all(other, fd, NULL).entries, 1);
     assert_sound(other, 1);
+    free(text);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    close(fd);
+}
+
+/* A write beyond the limit would end the process with a signal. */
+Test(transfer, limit_of_file_sizes_fails_an_export_and_a_merge)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache *other = open_other();
+    aoticache_transfer_report report;
+    aoticache_error exported = {.message = ""}, merged = {.message = ""};
+    struct rlimit usual;
+    const int fd = new_archive();
+    char *text = make_text(4u << 20);
+    fixture_put(cache, 1, text);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 1 << 20, .rlim_max = usual.rlim_max}), 0);
+    const aoticache_status export_status = aoticache_cache_export(cache, fd, NULL, &report, &exported);
+    const aoticache_status merge_status = aoticache_cache_merge(other, cache, NULL, &report, &merged);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    cr_expect_neq(merge_status, AOTICACHE_OK);
+    cr_expect_not_null(strstr(merged.message, "File too large"), "%s", merged.message);
+    if (export_status != AOTICACHE_UNSUPPORTED) /* no libarchive */ {
+        cr_expect_neq(export_status, AOTICACHE_OK);
+        cr_expect_not_null(strstr(exported.message, "File too large"), "%s", exported.message);
+    }
+    assert_sound(other, 0);
+    assert_sound(cache, 1);
+    cr_assert_eq(merge_all(other, cache, NULL).entries, 1);
     free(text);
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
