@@ -126,14 +126,12 @@ typedef struct aoticache_index_entry {
 
 /*
  * Records an entry, its artifact and its objects in one durable transaction, and forgets a failure of the key. An entry with
- * the same key, requirements and guard is replaced, under a new entry_id. `objects` need not be recorded before. Returns, as
- * all functions that write: OK, INVALID, LOCKED, IO (a full disk), DENIED (read-only), CORRUPT, NO_MEMORY.
+ * the same key, requirements and guard is replaced, under a new entry_id, which the caller gets. `objects` need not be
+ * recorded before. Returns, as all functions that write: OK, INVALID, LOCKED, IO (a full disk), DENIED (read-only), CORRUPT,
+ * NO_MEMORY.
  */
-aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
+aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_entry_id,
                                      aoticache_error *ret_error);
-/* Does the same, and gives the number of the entry. */
-aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoticache_index_entry *entry,
-                                              int64_t *ret_entry_id, aoticache_error *ret_error);
 /* Checks whether there is an entry that this one would replace: OK or NOT_FOUND. */
 aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticache_index_entry *entry,
                                           aoticache_error *ret_error);
@@ -250,10 +248,7 @@ aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const 
                                                   aoticache_index_object **ret_objects, size_t *ret_count,
                                                   aoticache_error *ret_error);
 
-/* All objects that entries name. */
 typedef bool (*aoticache_index_object_fn)(void *user, const aoticache_digest *digest, uint64_t bytes);
-aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
-                                              aoticache_error *ret_error);
 /* Checks whether an entry names the object: OK or NOT_FOUND. */
 aoticache_status aoticache_index_has_object(aoticache_index *index, const aoticache_digest *digest,
                                             aoticache_error *ret_error);
@@ -307,8 +302,6 @@ aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_i
                                        aoticache_error *ret_error);
 
 typedef bool (*aoticache_index_count_fn)(void *user, const char *name, uint64_t value);
-aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_index_count_fn callback, void *user,
-                                             aoticache_error *ret_error);
 
 typedef struct aoticache_index_totals {
     uint64_t entries, artifacts, objects, bytes, failures;
@@ -317,12 +310,5 @@ typedef struct aoticache_index_totals {
 /* Reads the totals in constant time: every transaction updates them. */
 aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_index_totals *ret_totals,
                                              aoticache_error *ret_error);
-
-/* Runs PRAGMA quick_check, and checks that the totals match the rows: OK, or CORRUPT with the first error. */
-aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error);
-
-/* Return "wal" or "delete", and SQLite's version. Static storage. For the command doctor. */
-const char *aoticache_index_journal_mode(const aoticache_index *index);
-const char *aoticache_index_sqlite_version(void);
 
 #endif

@@ -123,7 +123,7 @@ aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, cons
     if (objects == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     const aoticache_index_entry entry = aoticache_manifest_entry(digest, manifest_bytes, manifest, objects);
-    return aoticache_index_put_numbered(index, &entry, ret_entry_id, ret_error);
+    return aoticache_index_put(index, &entry, ret_entry_id, ret_error);
 }
 
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,

@@ -117,7 +117,12 @@ static char *cut_middle(const char *text, size_t length)
     return cut;
 }
 
-char *aoticache_manifest_cut_output(const char *output)
+/*
+ * Returns what is stored of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the
+ * beginning and the end, with a line between them that says how much is left out. The caller frees it with free(); NULL if
+ * memory is short.
+ */
+static char *cut_output(const char *output)
 {
     char *copy = strdup(output);
     if (copy == NULL)
@@ -173,7 +178,7 @@ static aoticache_status copy_output(const char *output, char **ret_copy, aoticac
 {
     if (output == NULL || output[0] == '\0')
         return AOTICACHE_OK;
-    *ret_copy = aoticache_manifest_cut_output(output);
+    *ret_copy = cut_output(output);
     return *ret_copy != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
 

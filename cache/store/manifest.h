@@ -69,13 +69,6 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
 /* Returns whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
 
-/*
- * Returns what is stored of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the
- * beginning and the end, with a line between them that says how much is left out. The caller frees it with free(); NULL if
- * memory is short.
- */
-char *aoticache_manifest_cut_output(const char *output);
-
 /* NULL is allowed. */
 void aoticache_manifest_free(aoticache_manifest *manifest);
 

@@ -8,14 +8,6 @@
 
 #include "base/process/optional_library.h"
 
-aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
-{
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "archives need libarchive, but this library was built without archive.h: "
-                               "rebuild it with libarchive-dev (Fedora: libarchive-devel), or copy the cache "
-                               "from directory to directory");
-}
-
 #ifdef AOTICACHE_HAS_LIBARCHIVE
 
 /* The soname that the build found. If it found none, that of libarchive 3 in distributions. */
@@ -44,6 +36,16 @@ aoticache_status aoticache_archive_library_open(const aoticache_archive_function
                                    problem);
     *ret_functions = &functions;
     return AOTICACHE_OK;
+}
+
+#else
+
+aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "archives need libarchive, but this library was built without archive.h: "
+                               "rebuild it with libarchive-dev (Fedora: libarchive-devel), or copy the cache "
+                               "from directory to directory");
 }
 
 #endif

@@ -190,10 +190,8 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
 
 #define AOTICACHE_STABLE_SLOTS 512
 
-/* The functions of the pool: each calls aoticache_stable_call() with its number. */
+/* The functions of the pool: each calls answer_stable() of stable.c with its number. */
 extern const aoticache_stable_fn aoticache_stable_functions[AOTICACHE_STABLE_SLOTS];
-/* Answers a call of a function of the pool. Throws through aoti_torch_check() if the call fails. */
-void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs);
 
 /* ---- a call that hits, inline from its entry to its results ---- */
 

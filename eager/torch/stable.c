@@ -232,7 +232,8 @@ static inline bool serve_call(stable_call *call, uint64_t *stack, uint64_t num_i
     return fall_back(call, stack, num_inputs, num_outputs);
 }
 
-void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+/* Answers a call of a function of the pool. Throws through aoti_torch_check() if the call fails. */
+static void answer_stable(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     stable_call call;
     const aoticache_registration *registration = aoticache_registration_of_slot(slot);
@@ -258,7 +259,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
 #define FUNCTION(number)                                                                      \
     static void function_##number(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs) \
     {                                                                                         \
-        aoticache_stable_call(0##number, stack, num_inputs, num_outputs);                     \
+        answer_stable(0##number, stack, num_inputs, num_outputs);                             \
     }
 #define NAME(number) function_##number,
 

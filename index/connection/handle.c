@@ -231,22 +231,6 @@ void aoticache_index_close(aoticache_index *index)
     errno = saved;
 }
 
-const char *aoticache_index_sqlite_version(void)
-{
-    return sqlite3_libversion();
-}
-
-const char *aoticache_index_journal_mode(const aoticache_index *index)
-{
-    aoticache_index *own = (aoticache_index *)index; /* a query changes nothing visible */
-    char mode[16];
-    if (index == NULL || aoticache_index_enter(own, NULL) != AOTICACHE_OK)
-        return "delete";
-    aoticache_index_journal_pragma(own, NULL, mode);
-    aoticache_index_leave(own);
-    return strcmp(mode, "wal") == 0 ? "wal" : "delete";
-}
-
 void aoticache_index_at_exit(aoticache_index *index)
 {
     if (aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)

@@ -84,7 +84,6 @@
 #define AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                         \
     X(TOTALS, "SELECT entries, artifacts, objects, bytes, failures,"                                                  \
               " (SELECT value FROM meta WHERE name = 'created_ns') FROM totals WHERE id = 1")                         \
-    X(COUNT_TOTALS, "SELECT " AOTICACHE_INDEX_COUNTED_TOTALS ", (SELECT value FROM meta WHERE name = 'created_ns')")  \
     X(CHANGE_TOTALS, "UPDATE totals SET entries = entries + ?1, artifacts = artifacts + ?2, objects = objects + ?3,"  \
                      " bytes = bytes + ?4, failures = failures + ?5 WHERE id = 1")                                    \
     /* In the order of the index details_last_use, whose entries end with the id. */                                  \
@@ -397,7 +396,6 @@
                    " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
                    " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                           \
     X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                             \
-    X(LIST_OBJECTS, "SELECT digest, bytes FROM objects")                                                              \
     X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                          \
     X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
     X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
@@ -413,7 +411,6 @@
                " uses = min(uses, 9223372036854775807 - ?3) + ?3 WHERE id = ?1")                                      \
     X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                     \
                  " ON CONFLICT(name) DO UPDATE SET value = min(value, 9223372036854775807 - ?2) + ?2")                \
-    X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")                                                    \
-    X(VERIFY, "PRAGMA quick_check(1)")
+    X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")
 
 #endif

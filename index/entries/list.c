@@ -118,15 +118,6 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
     return aoticache_index_walk_and_leave(index, rows, "entries", read_entry, &listing, ret_error);
 }
 
-aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
-                                              aoticache_error *ret_error)
-{
-    aoticache_index_object_reader reader = {.callback = callback, .user = user};
-    if (index == NULL || callback == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
-    return list_all(index, SQL(LIST_OBJECTS), "objects", aoticache_index_give_object, &reader, ret_error);
-}
-
 static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
@@ -149,26 +140,6 @@ aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache
     if (index == NULL || callback == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     return list_all(index, SQL(LIST_FAILURES), "failures", read_failure, &listing, ret_error);
-}
-
-static bool read_count(void *user, sqlite3_stmt *row, bool *ret_continues)
-{
-    const struct listing *listing = user;
-    const char *name;
-    uint64_t value;
-    if (!aoticache_index_read_text(row, 0, &name) || !aoticache_index_read_unsigned(row, 1, &value))
-        return false;
-    *ret_continues = listing->callback.count(listing->user, name, value);
-    return true;
-}
-
-aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_index_count_fn callback, void *user,
-                                             aoticache_error *ret_error)
-{
-    struct listing listing = {.callback.count = callback, .user = user};
-    if (index == NULL || callback == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
-    return list_all(index, SQL(LIST_COUNTS), "counts", read_count, &listing, ret_error);
 }
 
 /* ---- encodings for older entries ---- */

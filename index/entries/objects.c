@@ -151,44 +151,6 @@ aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_i
     return read_one_row(index, SQL(TOTALS), copy_totals, ret_totals, ret_error);
 }
 
-static aoticache_status check_verdict(aoticache_index *index, sqlite3_stmt *row, void *result,
-                                      aoticache_error *ret_error)
-{
-    (void)result;
-    const char *verdict = (const char *)sqlite3_column_text(row, 0);
-    if (verdict != NULL && strcmp(verdict, "ok") == 0)
-        return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: is damaged: %.*s", index->path,
-                               verdict == NULL ? 0 : (int)strcspn(verdict, "\n"), verdict == NULL ? "" : verdict);
-}
-
-/* Compares the running totals with a count of all rows. */
-static aoticache_status verify_totals(aoticache_index *index, aoticache_error *ret_error)
-{
-    aoticache_index_totals kept, counted;
-    aoticache_status status = read_one_row(index, SQL(TOTALS), copy_totals, &kept, ret_error);
-    if (status == AOTICACHE_OK)
-        status = read_one_row(index, SQL(COUNT_TOTALS), copy_totals, &counted, ret_error);
-    if (status != AOTICACHE_OK ||
-        (kept.entries == counted.entries && kept.artifacts == counted.artifacts && kept.objects == counted.objects &&
-         kept.bytes == counted.bytes && kept.failures == counted.failures))
-        return status;
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "index %s: is damaged: its totals are %llu entries, %llu objects, %llu bytes; "
-                               "its tables have %llu, %llu, %llu",
-                               index->path, (unsigned long long)kept.entries, (unsigned long long)kept.objects,
-                               (unsigned long long)kept.bytes, (unsigned long long)counted.entries,
-                               (unsigned long long)counted.objects, (unsigned long long)counted.bytes);
-}
-
-aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error)
-{
-    if (index == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, index);
-    aoticache_status status = read_one_row(index, SQL(VERIFY), check_verdict, NULL, ret_error);
-    return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
-}
-
 bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_continues)
 {
     const aoticache_index_object_reader *to = reader;

@@ -261,8 +261,8 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_e
     return status;
 }
 
-aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoticache_index_entry *entry,
-                                              int64_t *ret_entry_id, aoticache_error *ret_error)
+aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_entry_id,
+                                     aoticache_error *ret_error)
 {
     if (index == NULL || entry == NULL || ret_entry_id == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, index, entry, ret_entry_id);
@@ -276,13 +276,6 @@ aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoti
     if (status == AOTICACHE_OK)
         *ret_entry_id = id;
     return status;
-}
-
-aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
-                                     aoticache_error *ret_error)
-{
-    int64_t id;
-    return aoticache_index_put_numbered(index, entry, &id, ret_error);
 }
 
 aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticache_index_entry *entry,
@@ -335,7 +328,7 @@ static aoticache_status put_all(aoticache_index *index, size_t count, aoticache_
         if (status == AOTICACHE_OK && i + 1 == count)
             status = set_waiting(index, true, ret_error);
         if (status == AOTICACHE_OK)
-            status = aoticache_index_put_numbered(index, &entry, &ret_entry_ids[i], ret_error);
+            status = aoticache_index_put(index, &entry, &ret_entry_ids[i], ret_error);
     }
     return status;
 }

@@ -27,6 +27,7 @@
 #include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"
 #include "tests/bench/bench.h"
+#include "tests/helpers/index.h"
 
 #define MANIFEST_BYTES 700
 #define LIBRARY_BYTES 2500
@@ -192,7 +193,7 @@ static void put_row(aoticache_index *index, uint64_t number)
                                    .created_ns = 1700000000000000000 + (int64_t)number * 1000000,
                                    .encoding = (const uint8_t *)encoding,
                                    .encoding_size = 200};
-    if (aoticache_index_put(index, &entry, &error) != AOTICACHE_OK)
+    if (index_put(index, &entry, &error) != AOTICACHE_OK)
         fail("cannot put", error.message);
 }
 

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "index/eviction/eviction.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/index.h"
 
 #define MERGERS 3
 #define PROCESSES (MERGERS + 1)
@@ -49,7 +50,7 @@ static aoticache_index *open_index(void)
 static bool has_log(void)
 {
     aoticache_index *index = open_index();
-    const bool has = strcmp(aoticache_index_journal_mode(index), "wal") == 0;
+    const bool has = index_has_log(index);
     aoticache_index_close(index);
     return has;
 }
@@ -182,7 +183,7 @@ static void check_end(void)
 {
     aoticache_error error = {.message = ""};
     aoticache_index *index = open_index();
-    if (aoticache_index_verify(index, &error) != AOTICACHE_OK)
+    if (index_verify(index, &error) != AOTICACHE_OK)
         fail("end", error.message);
     aoticache_index_close(index);
 }
@@ -208,7 +209,7 @@ int main(int argc, char **argv)
         kill(children[i], SIGKILL);
         waitpid(children[i], NULL, 0);
     }
-    printf("# SQLite %s: %lu logs seen, %lu of them wrong\n", aoticache_index_sqlite_version(), seen.logs, seen.wrong);
+    printf("# SQLite %s: %lu logs seen, %lu of them wrong\n", sqlite3_libversion(), seen.logs, seen.wrong);
     if (seen.wrong > 0)
         fail("merge", "a log says that more of it is in the file than there is: what is written next is lost");
     if (seen.logs < LEAST_LOGS)

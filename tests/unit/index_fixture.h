@@ -18,6 +18,7 @@
 
 #include "index/index.h"
 #include "own_folder.h"
+#include "tests/helpers/index.h"
 
 static char fixture_dir[256];
 static char fixture_path[400];
@@ -97,7 +98,7 @@ static inline void sample_make(sample *ret_sample, uint32_t key, uint32_t artifa
 static inline void must_put(aoticache_index *index, const sample *with)
 {
     aoticache_error error = {0};
-    aoticache_status status = aoticache_index_put(index, &with->entry, &error);
+    aoticache_status status = index_put(index, &with->entry, &error);
     cr_assert_eq(status, AOTICACHE_OK, "%s: %s", aoticache_status_name(status), error.message);
 }
 

@@ -9,6 +9,7 @@
 
 #include "cache/internal.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/index.h"
 
 TestSuite(cache, .init = fixture_setup, .fini = fixture_teardown);
 
@@ -641,7 +642,7 @@ static void put_rows(aoticache_cache *cache)
         entry.key = entry.artifact = entry.library = object.digest;
         entry.objects = &object;
         entry.object_count = entry.file_count = 1;
-        cr_assert_eq(aoticache_index_put(index, &entry, NULL), AOTICACHE_OK);
+        cr_assert_eq(index_put(index, &entry, NULL), AOTICACHE_OK);
     }
     cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, NULL), AOTICACHE_OK);
 }

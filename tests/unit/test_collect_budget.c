@@ -7,6 +7,7 @@
 
 #include "cache/internal.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/index.h"
 
 TestSuite(collect_budget, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
@@ -61,7 +62,7 @@ Test(collect_budget, puts_stay_below_max_bytes_and_come_down_to_nine_tenths)
     cr_assert_leq(lowest, budget / 10 * 9, "%llu of %llu", (unsigned long long)lowest, (unsigned long long)budget);
     cr_assert_gt(read_statistics(cache).bytes, budget / 2, "no more goes than has to");
     cr_assert_not(has(cache, 1));
-    cr_assert_eq(aoticache_index_verify(aoticache_cache_index(cache), NULL), AOTICACHE_OK);
+    cr_assert_eq(index_verify(aoticache_cache_index(cache), NULL), AOTICACHE_OK);
     cr_assert_eq(fixture_verify(cache, false).unreferenced, 0);
     cr_assert_gt(read_statistics(cache).counters.evicted, 30);
     aoticache_cache_close(cache);

@@ -14,6 +14,7 @@
 #include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
 #include "tests/helpers/pins.h"
+#include "tests/helpers/index.h"
 
 TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
@@ -73,7 +74,7 @@ static bool has(aoticache_cache *cache, int64_t number)
 static void check_index(aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_index_verify(aoticache_cache_index(cache), &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(index_verify(aoticache_cache_index(cache), &error), AOTICACHE_OK, "%s", error.message);
 }
 
 /* ---- limits ---- */
@@ -191,7 +192,7 @@ Test(collect_options, many_windows_and_batches_go_to_the_last_entry)
         entry.key = entry.artifact = entry.library = object.digest;
         entry.objects = &object;
         entry.object_count = entry.file_count = 1;
-        cr_assert_eq(aoticache_index_put(index, &entry, &error), AOTICACHE_OK, "%s", error.message);
+        cr_assert_eq(index_put(index, &entry, &error), AOTICACHE_OK, "%s", error.message);
     }
     cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
@@ -377,7 +378,7 @@ static void put_rows(aoticache_index *index)
         entry.key = entry.artifact = entry.library = object.digest;
         entry.objects = &object;
         entry.object_count = entry.file_count = 1;
-        cr_assert_eq(aoticache_index_put(index, &entry, NULL), AOTICACHE_OK);
+        cr_assert_eq(index_put(index, &entry, NULL), AOTICACHE_OK);
     }
     cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, NULL), AOTICACHE_OK);
 }

@@ -53,7 +53,7 @@ static void must_be_sound(aoticache_index *index)
 {
     aoticache_error error = {.message = ""};
     bool completed = false;
-    cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert(completed);

@@ -166,25 +166,25 @@ Test(index, put_invalid_is_refused_and_changes_nothing)
     aoticache_error error;
     sample_make(&with, 1, 10, 11);
     with.entry.object_count = 0;
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     sample_make(&with, 1, 10, 11);
     with.entry.library = digest_of(99);
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     sample_make(&with, 1, 10, 11);
     with.entry.op = NULL;
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     sample_make(&with, 1, 10, 11);
     with.objects[1].bytes = (uint64_t)INT64_MAX + 1;
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     char *text = malloc((2 << 20) + 1);
     cr_assert_not_null(text);
     memset(text, 'x', 2 << 20);
     text[2 << 20] = '\0';
     sample_make(&with, 1, 10, 11);
     with.entry.description = text;
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     free(text);
-    cr_assert_eq(aoticache_index_put(index, NULL, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, NULL, &error), AOTICACHE_INVALID);
     cr_assert_eq(must_read_totals(index).entries, 0);
     cr_assert_eq(must_read_totals(index).objects, 0);
     aoticache_index_close(index);
@@ -211,7 +211,7 @@ Test(index, functions_without_their_arguments_are_invalid)
     cr_assert_eq(aoticache_index_forget_failures(NULL, NULL, 0, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_flush(index, NULL, 1, NULL, 0, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_read_totals(index, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_index_verify(NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(index_verify(NULL, NULL), AOTICACHE_INVALID);
     aoticache_index_close(index);
     aoticache_index_close(NULL);
 }
@@ -354,7 +354,7 @@ Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
             cr_assert_eq(must_read_totals(index).objects, 2);
             cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK,
                          "%s", error.message);
-            cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
+            cr_assert_eq(index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
             cr_assert_eq(aoticache_index_remove_entry(index, id_of_number(index, orders[i][j]), &removed, NULL),
                          AOTICACHE_OK);
             cr_assert_eq(removed, 1);
@@ -362,7 +362,7 @@ Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
         }
         cr_assert_eq(must_read_totals(index).artifacts, 0);
         cr_assert_eq(must_read_totals(index).objects, 0);
-        cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
+        cr_assert_eq(index_verify(index, NULL), AOTICACHE_OK);
         aoticache_index_close(index);
     }
 }
@@ -374,7 +374,7 @@ Test(index, artifact_must_be_among_its_objects)
     aoticache_error error = {0};
     sample_make(&with, 1, 10, 11);
     with.entry.artifact = digest_of(12);
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_eq(index_put(index, &with.entry, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "artifact is not among"), "%s", error.message);
     aoticache_index_close(index);
 }
@@ -570,7 +570,7 @@ Test(index, list_objects_gives_each_once)
     put_numbers(index, 1, 10, 50);
     put_numbers(index, 2, 20, 50);
     uint64_t sum = 0;
-    cr_assert_eq(aoticache_index_list_objects(index, sum_object, &sum, NULL), AOTICACHE_OK);
+    cr_assert_eq(index_list_objects(index, sum_object, &sum, NULL), AOTICACHE_OK);
     cr_assert_eq(sum, 80ULL * 1000000 + 100 + 100 + 1000);
     aoticache_index_close(index);
 }
@@ -708,7 +708,7 @@ Test(index, flush_adds_uses_and_counts)
     cr_assert_eq(second.last.uses, 3);
     cr_assert_eq(second.last.last_used_ns, 5000);
     char text[256] = "";
-    cr_assert_eq(aoticache_index_list_counts(index, collect_count, text, NULL), AOTICACHE_OK);
+    cr_assert_eq(index_list_counts(index, collect_count, text, NULL), AOTICACHE_OK);
     cr_assert_str_eq(text, "hits=8;misses=2;");
     aoticache_index_close(index);
 }
@@ -719,7 +719,7 @@ Test(index, counts_stop_at_the_largest_number)
     const aoticache_index_count counts[] = {{"big", UINT64_MAX}, {"big", INT64_MAX}, {"big", 1}};
     cr_assert_eq(aoticache_index_flush(index, NULL, 0, counts, 3, NULL), AOTICACHE_OK);
     char text[256] = "";
-    cr_assert_eq(aoticache_index_list_counts(index, collect_count, text, NULL), AOTICACHE_OK);
+    cr_assert_eq(index_list_counts(index, collect_count, text, NULL), AOTICACHE_OK);
     cr_assert_str_eq(text, "big=9223372036854775807;");
     put_op(index, 1, "aten::abs");
     aoticache_index_hit hit;
@@ -748,6 +748,6 @@ Test(index, totals_count_everything)
     cr_assert_eq(totals.failures, 1);
     cr_assert_geq(totals.created_ns, before);
     cr_assert_leq(totals.created_ns, aoticache_wall_ns());
-    cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
+    cr_assert_eq(index_verify(index, NULL), AOTICACHE_OK);
     aoticache_index_close(index);
 }

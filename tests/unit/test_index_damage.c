@@ -69,13 +69,13 @@ static answers ask_everything(aoticache_index *index)
     aoticache_digest artifact = digest_of(10), failed = digest_of(2);
     got.lookup = lookup_number(index, 1, &hit, NULL);
     got.list = aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, ignore_entry, &sum, NULL);
-    got.objects = aoticache_index_list_objects(index, ignore_object, NULL, NULL);
+    got.objects = index_list_objects(index, ignore_object, NULL, NULL);
     got.artifact = aoticache_index_artifact_objects(index, &artifact, &objects, &count, NULL);
     got.failure = aoticache_index_lookup_failure(index, &failed, 10, &message, NULL);
     got.failures = aoticache_index_list_failures(index, ignore_failure, &sum, NULL);
-    got.counts = aoticache_index_list_counts(index, ignore_count, &sum, NULL);
+    got.counts = index_list_counts(index, ignore_count, &sum, NULL);
     got.totals = aoticache_index_read_totals(index, &totals, NULL);
-    got.verify = aoticache_index_verify(index, NULL);
+    got.verify = index_verify(index, NULL);
     free(objects);
     free(message);
     return got;
@@ -236,11 +236,11 @@ Test(index_damage, overwritten_page_is_found_by_verify)
     aoticache_index *index = fixture_must_open();
     aoticache_error error = {0};
     aoticache_index_hit hit;
-    cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_CORRUPT);
+    cr_assert_eq(index_verify(index, &error), AOTICACHE_CORRUPT);
     cr_assert_not_null(strstr(error.message, "damaged"), "%s", error.message);
     cr_assert_null(strchr(error.message, '\n'), "one line");
     cr_assert_eq(lookup_number(index, 1, &hit, &error), AOTICACHE_OK, "another table");
-    cr_assert_eq(aoticache_index_list_objects(index, ignore_object, NULL, &error), AOTICACHE_CORRUPT);
+    cr_assert_eq(index_list_objects(index, ignore_object, NULL, &error), AOTICACHE_CORRUPT);
     aoticache_index_close(index);
 }
 
@@ -279,7 +279,7 @@ static void ask_anything(void)
     ask_everything(index);
     sample with;
     sample_make(&with, 1, 20, 11);
-    aoticache_index_put(index, &with.entry, NULL);
+    index_put(index, &with.entry, NULL);
     aoticache_index_remove_key(index, &with.entry.key, NULL, NULL);
     aoticache_index_close(index);
 }

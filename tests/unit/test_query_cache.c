@@ -11,6 +11,7 @@
 #include "base/syscalls.h"
 #include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"
+#include "tests/helpers/index.h"
 
 TestSuite(answers, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
 
@@ -551,7 +552,7 @@ Test(answers, on_a_disk_that_is_full_the_rest_is_read)
     cr_expect_not_null(strstr(fixture_log_last, "opened for reading only"), "%s", fixture_log_last);
     aoticache_syscall_hook_set(NULL, NULL);
     sample_make(&with, 8, 108, 1008);
-    cr_expect_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_DENIED, "%s", error.message);
+    cr_expect_eq(index_put(index, &with.entry, &error), AOTICACHE_DENIED, "%s", error.message);
     aoticache_index_close(index);
 }
 

@@ -351,6 +351,6 @@ Test(statistics_index, read_after_a_put_leaves_the_totals)
     read_from(index, 0, 0);
     cr_assert_eq(must_read_totals(index).entries, 1u);
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_index_close(index);
 }

@@ -110,7 +110,8 @@ AOTITorchError aoticache_shim_make_matrices(const char *function, int ndim, cons
     return aoticache_shim_tensor_empty(function, ndim, sizes, strides, dtype, ret);
 }
 
-AOTITorchError aoticache_shim_transpose(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_view)
+/* Makes a view of the tensor with its last two dimensions exchanged. */
+static AOTITorchError transpose(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_view)
 {
     const struct shim_tensor *t = tensor->tensor;
     int64_t sizes[SHIM_MAX_NDIM], strides[SHIM_MAX_NDIM];
@@ -129,7 +130,7 @@ AOTITorchError aoticache_shim_copy_columns(const char *function, AtenTensorHandl
     cleanup_tensor AtenTensorHandle view = NULL, made = NULL;
     const struct shim_tensor *t = tensor->tensor;
     if (transposed) {
-        SHIM_TRY(aoticache_shim_transpose(function, tensor, &view));
+        SHIM_TRY(transpose(function, tensor, &view));
         t = view->tensor;
     }
     SHIM_TRY(aoticache_shim_make_matrices(function, t->ndim, t->sizes, t->sizes[t->ndim - 2], t->sizes[t->ndim - 1],

@@ -66,8 +66,6 @@ AOTITorchError aoticache_shim_make_matrices(const char *function, int ndim, cons
 /* Copies a tensor, storing matrices by columns; with `transposed`, copies each matrix's transpose. */
 AOTITorchError aoticache_shim_copy_columns(const char *function, AtenTensorHandle tensor, bool transposed,
                                            AtenTensorHandle *ret);
-/* Makes a view of the tensor with its last two dimensions exchanged. */
-AOTITorchError aoticache_shim_transpose(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_view);
 /*
  * Makes a tensor with one element for each matrix of a batch, or, if `extra` is not -1, `extra` elements in one more
  * dimension.

@@ -149,9 +149,13 @@ static AOTITorchError fail_creation(const char *function, struct shim_storage *s
     return aoticache_shim_fail_memory(function, sizeof *tensor);
 }
 
-AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
-                                            int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                                            int64_t numel, AtenTensorHandle *ret_handle)
+/*
+ * Makes a tensor over `storage`, whose reference it takes, even on failure. The shape has been measured. A NULL storage
+ * means out of memory. Messages begin with `function`.
+ */
+static AOTITorchError create_tensor(const char *function, struct shim_storage *storage, int32_t dtype, int64_t ndim,
+                                    const int64_t *sizes, const int64_t *strides, int64_t offset, int64_t numel,
+                                    AtenTensorHandle *ret_handle)
 {
     struct shim_tensor *tensor = shim_block_take(SHIM_FREE_TENSOR);
     struct AtenTensorOpaque *handle = shim_block_take(SHIM_FREE_HANDLE);
@@ -183,8 +187,7 @@ AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shi
         return aoticache_shim_fail("%s: the view reaches to byte %zu of a storage of %zu bytes", function,
                                    extent.storage_bytes, tensor->storage->bytes);
     shim_ref(&tensor->storage->refs);
-    return aoticache_shim_tensor_create(function, tensor->storage, dtype, ndim, sizes, strides, offset, extent.numel,
-                                        ret_handle);
+    return create_tensor(function, tensor->storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_handle);
 }
 
 AOTITorchError aoticache_shim_check_options(const char *function, int32_t dtype, int32_t device_type)
@@ -209,7 +212,7 @@ AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, c
     struct shim_storage *storage = storage_create(extent.storage_bytes);
     if (storage == NULL)
         return aoticache_shim_fail_memory(function, extent.storage_bytes);
-    return aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, 0, extent.numel, ret_handle);
+    return create_tensor(function, storage, dtype, ndim, sizes, strides, 0, extent.numel, ret_handle);
 }
 
 /* ---- the exported functions ---- */
@@ -242,7 +245,7 @@ static AOTITorchError wrap_blob(const char *function, void *data, int64_t ndim, 
         return SHIM_FAILURE;
     struct shim_storage *storage = storage_wrap(data, extent.storage_bytes, NULL, context);
     AOTITorchError status =
-        aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_tensor);
+        create_tensor(function, storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_tensor);
     if (status == SHIM_SUCCESS)
         storage->deleter = deleter; /* only now: on failure the caller keeps the memory */
     return status;

@@ -135,13 +135,6 @@ static inline uint32_t shim_item_bytes(int32_t dtype)
 
 /* ---- tensors (tensor.c) ---- */
 
-/*
- * Makes a tensor over `storage`, whose reference it takes, even on failure. The shape has been measured. A NULL storage
- * means out of memory. Messages begin with `function`.
- */
-AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
-                                            int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                                            int64_t numel, AtenTensorHandle *ret_handle);
 /* Makes a view of `tensor`'s storage; fails if it would leave the storage. */
 AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shim_tensor *tensor, int32_t dtype,
                                           int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
