@@ -127,7 +127,7 @@ typedef enum aoticache_log_level {
 
 /*
  * Receives messages: the library itself prints nothing. `line` has no newline and is borrowed for the call. The function may
- * be called from any thread, also from several at once, and must not call back into the object that logs.
+ * be called from any thread, also from several concurrently, and must not call back into the object that logs.
  */
 typedef void (*aoticache_log_fn)(void *user, aoticache_log_level level, const char *line);
 

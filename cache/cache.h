@@ -38,11 +38,11 @@ typedef struct aoticache_cache aoticache_cache;
 
 /* Whether an entry from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
 typedef enum aoticache_signature_rule {
-    AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* otherwise REQUIRED */
+    AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* REQUIRED if nothing is configured */
     AOTICACHE_SIGNATURES_REQUIRED =
-        1, /* unless a call says that they are not (aoticache_transfer_options.allow_unsigned) */
+        1, /* unless a call accepts unsigned entries (aoticache_transfer_options.allow_unsigned) */
     AOTICACHE_SIGNATURES_NOT_REQUIRED = 2,
-    AOTICACHE_SIGNATURES_ALWAYS = 3, /* no call can say that they are not */
+    AOTICACHE_SIGNATURES_ALWAYS = 3, /* even if a call accepts unsigned entries */
 } aoticache_signature_rule;
 
 typedef struct aoticache_cache_options {
@@ -61,10 +61,11 @@ typedef struct aoticache_cache_options {
     uint32_t failure_ttl_seconds;
     aoticache_logger logger;
     uint32_t failure_max_ttl_seconds;
-    /* The size limit of the store. A put that exceeds it collects, least recently used first, and so do later puts until the
-     * store is below nine tenths of the limit. Each put removes what exceeds the limit, and then continues for ten
-     * milliseconds. A hit never collects. If another process is already collecting, the put does not. Entries that are in
-     * use or pinned are never removed, even if the limit stays exceeded. 0: as configured; UINT64_MAX: no limit. */
+    /* The size limit of the store. A put that exceeds it removes the least recently used entries; later puts continue
+     * until the store is below nine tenths of the limit. Each put removes what exceeds the limit, and then continues
+     * for ten milliseconds. A hit never collects. If another process is already collecting, the put does not collect.
+     * Entries that are in use or pinned are never removed, even if the cache then stays above its limit. 0: as
+     * configured; UINT64_MAX: no limit. */
     uint64_t max_bytes;
     uint64_t max_entries; /* the same for the number of entries */
     /* For a program that is about to collect: if the disk is too full to open the cache for writing, opening it releases the
@@ -189,10 +190,10 @@ typedef struct aoticache_artifact_info {
     aoticache_digest digest;  /* of the manifest */
     aoticache_digest library; /* of the library */
     const char *directory;    /* has the library's side files under their own names; NULL: there are none */
-    const char *guard;        /* of the entry that it was found by; "" for an exact one */
+    const char *guard;        /* of the entry through which it was found; "" for an exact entry */
     aoticache_source source;
     bool is_stored; /* false: it could not be stored (full disk, read-only directory) and runs from the hook's files */
-    uint64_t compile_ns; /* how long the compile took that made it */
+    uint64_t compile_ns; /* duration of the compile that made it */
 } aoticache_artifact_info;
 
 /* Returns what is known of an artifact, borrowed from it. NULL is allowed: then all is zero, and the guard is "". */
@@ -222,8 +223,8 @@ typedef struct aoticache_guard_filter {
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
  * and the result is the next entry that fits or NOT_FOUND.
  *
- * filter: NULL for a request for exact shapes; for a dynamic request which of its entries fit. With the other kind of
- *         request nothing is found.
+ * filter: decides which entries of a dynamic request fit; NULL for a request for exact shapes. If it does not suit the
+ *         kind of request, nothing is found.
  * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED; UNSUPPORTED (a
  * newer library has migrated the index since the cache was opened).
  */
@@ -250,7 +251,7 @@ typedef struct aoticache_product {
     uint64_t compile_ns;
     const char *output;   /* the compiler's output, stored with the entry (64 KiB at most); may be NULL */
     const char *metadata; /* one line for the producer's own use, stored unchanged (2 MiB at most); may be NULL */
-    const char *fallback; /* why the producer's own container was used and not this library's; NULL: it was not */
+    const char *fallback; /* why the producer's own container was used; NULL: this library's container was used */
     /*
      * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For small files that are read
      * and not loaded. A file of more than 1 MiB is stored separately anyway. INVALID with several files.
@@ -295,7 +296,7 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
  * filter: as in aoticache_cache_lookup(). The output of a dynamic compile must have a guard. It need not accept the caller's
  *         tensors: *ret_artifact is what was compiled all the same.
  * Returns: OK, INVALID (also if the request is dynamic and filter is NULL, or the other way round), NO_MEMORY, COMPILE_FAILED
- * (message: the compiler's), UNSUPPORTED, LOCKED (waited compile_timeout_ms for another's compile), IO.
+ * (message: the compiler's), UNSUPPORTED, LOCKED (waited compile_timeout_ms for another process's compile), IO.
  */
 AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
                                                               const aoticache_guard_filter *filter,
@@ -304,8 +305,8 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
                                                               aoticache_error *ret_error);
 
 /*
- * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no
- * network and no compiler. The request is one for exact shapes. Nothing is compiled, and no statistics count it as a hit.
+ * Fetches an entry for a request from the remotes (cache/remote/remote.h) if the cache has none, so that a later call
+ * needs neither network nor compiler. The request must be for exact shapes. Nothing is compiled, and no hit is counted.
  *
  * ret_fetched: may be NULL; false if the cache had it already.
  * Returns: OK, NOT_FOUND (no remote has an entry that this machine may run, or none answers), INVALID, IO, DENIED (the
@@ -382,9 +383,6 @@ AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cach
                                                            aoticache_stored_fn callback, void *user,
                                                            aoticache_error *ret_error);
 
-/* Does the same for requests that contain `text` in a string. Other requests are skipped unread, so one of many is found
- * fast. */
-
 /*
  * Opens and verifies an entry that list_stored() listed, as a lookup does. Hits and damage are counted. An entry that has
  * been removed is not counted as a miss, because the lookup by its key that follows counts one.
@@ -407,9 +405,10 @@ typedef struct aoticache_failure {
     const char *description;
     const char *message;
     int64_t failed_ns;
-    /* wall clock: when it may be tried again. A failed_ns in the future is not trusted: retry_ns is then now */
+    /* Wall clock: when the compile may be tried again. If failed_ns is in the future, the clock was wrong: retry_ns is
+     * then the current time. */
     int64_t retry_ns;
-    uint32_t count; /* how many times in a row it has failed */
+    uint32_t count; /* number of consecutive failures */
 } aoticache_failure;
 typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,

@@ -27,7 +27,8 @@
 #include "cache/store/internal.h"
 #include "index/entries/file_facts.h"
 
-#define WAIT_MS 0 /* for another process's write: if that takes longer, the file is hashed again later */
+/* Do not wait for another process that writes: if the digest cannot be stored now, the file is hashed again later. */
+#define WAIT_MS 0
 
 static aoticache_index_file_digest state_of(const struct stat *found, int64_t boot)
 {

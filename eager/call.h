@@ -3,7 +3,7 @@
  * missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are not
  * tensors, use holders (eager/holder/holder.h).
  *
- * Thread safety: all functions from any thread. Fork: as holders.
+ * Thread safety: all functions from any thread. Fork: as for holders (eager/holder/holder.h).
  *
  * Users include <aoticache.h>.
  */
@@ -45,9 +45,9 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
  * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The caller frees the `handle` of
  *              each with aoticache_tensor_free(); the view's pointers are valid until then.
  *
- * Returns: OK; INVALID (an argument, the name, tensors that the operator does not accept, or a wrong number of results: both
- * are named); NOT_FOUND (not in the cache, and the context has no hook); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED,
- * NO_MEMORY.
+ * Returns: OK; INVALID (an argument, the name, tensors that the operator does not accept, or a wrong number of results:
+ * the message has both numbers); NOT_FOUND (not in the cache, and the context has no hook); COMPILE_FAILED,
+ * UNSUPPORTED, LOAD_FAILED, RUN_FAILED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_call(aoticache_context *context, const char *op,
                                               const aoticache_tensor_view *inputs, size_t num_inputs,

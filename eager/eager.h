@@ -1,5 +1,5 @@
 /*
- * eager: the framework side: compile hooks, and from a request to a runner.
+ * eager: the framework side: compile hooks, and the steps from a request to a runner.
  *
  * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). There are four kinds: a worker (a Python process
  * with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by cc), and a callback
@@ -26,7 +26,7 @@ typedef struct aoticache_hook aoticache_hook;
 
 typedef struct aoticache_hook_options {
     size_t size;
-    const char *program;          /* worker: the Python; command: the program; C: the compiler. NULL: see each */
+    const char *program;          /* worker: the Python; command: the program; C: the compiler. NULL: see below */
     const char *const *arguments; /* command: its arguments, NULL-terminated, without the program; otherwise NULL */
     const char *kernels;          /* C: directory of kernel sources; NULL: those installed with the library */
     /* CPU features that the code may use: "x86-64-v3", "avx2,fma"; "native": all that this machine has. NULL: the setting
@@ -91,7 +91,8 @@ typedef struct aoticache_callback {
     void *user; /* the first argument of both functions; borrowed until the hook is freed */
     aoticache_compile_fn compile;
     /*
-     * Adds what the compiled files depend on to the environment of a request. May be NULL: "framework" is then `producer`.
+     * Adds what the compiled files depend on to the environment of a request. NULL: only the pair "framework" is set,
+     * to `producer`.
      * Called for every request that is created, on any thread: when a holder is created, and when a call misses.
      */
     aoticache_status (*set_environment)(void *user, aoticache_request *request, aoticache_error *ret_error);
@@ -115,7 +116,8 @@ AOTICACHE_API const char *aoticache_hook_producer(const aoticache_hook *hook);
 /* Returns the absolute path of the program that the hook starts; "" for a callback. Borrowed from the hook. */
 AOTICACHE_API const char *aoticache_hook_program(const aoticache_hook *hook);
 
-/* Adds what this hook's compiled files depend on to the environment of a request: call it before key, lookup or compile. */
+/* Adds what this hook's compiled files depend on to the environment of a request. Call it before you compute the key,
+ * look up or compile. */
 AOTICACHE_API aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                               aoticache_error *ret_error);
 
@@ -138,7 +140,7 @@ typedef struct aoticache_get_runner_report {
  * Gets a runner: looks the kernel up or compiles it, loads it and creates a runner. These are all steps of a call
  * (docs/architecture.md) before the run.
  *
- * hook: NULL: look up only (a miss is then NOT_FOUND). The hook's environment is set in the request.
+ * hook: its environment is set in the request. NULL: nothing is compiled, and a miss is NOT_FOUND.
  * ret_report: may be NULL.
  * A library that is in the index but cannot be loaded here is an error, not a miss.
  */

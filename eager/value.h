@@ -103,7 +103,7 @@ static inline aoticache_value aoticache_value_of_bool(bool truth)
     return value;
 }
 
-/* A result. Its receiver frees the tensor with aoticache_tensor_free(). */
+/* Returns a value for a result. Its receiver frees the tensor with aoticache_tensor_free(). */
 static inline aoticache_value aoticache_value_of_output(struct AtenTensorOpaque *output)
 {
     aoticache_value value = {AOTICACHE_VALUE_OUTPUT, 0, {NULL}};

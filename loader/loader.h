@@ -95,14 +95,15 @@ typedef struct aoticache_library_description {
     const char **needed;
     size_t symbol_count; /* undefined aoti_torch_*, torch_*, Sleef_* and PyTorch's C++ symbols (not weak), sorted */
     const char **symbols;
-    size_t missing_count; /* of these, those that the shim lacks (all, without a shim): needs PyTorch */
+    size_t missing_count; /* those of `symbols` that the shim lacks (all, if there is no shim); not 0: needs PyTorch */
     const char **missing;
     size_t export_count; /* AOTInductor* functions it exports, sorted */
     const char **exports;
     bool proxy_executor; /* calls operators through PyTorch's proxy executor */
     bool cuda;           /* needs libtorch_cuda or aoti_torch_cuda_* */
-    const char *machine; /* "x86_64", "aarch64", or "machine 243"; for 32-bit libraries and the other byte
-                            * order only this is read, and it says so: "arm, 32-bit big-endian" */
+    const char *machine; /* "x86_64", "aarch64", or "machine 243". For a 32-bit library, or one with the other
+                            * byte order, no other member is filled in, and the text says which: "arm, 32-bit
+                            * big-endian" */
 } aoticache_library_description;
 
 /*
@@ -119,9 +120,9 @@ typedef struct aoticache_load_options {
      * Always load from a private copy in memory. Without this, a library in a process with PyTorch is loaded from the
      * file itself, so that processes share its pages. But PyTorch's libraries have unique symbols (STB_GNU_UNIQUE): the
      * dynamic linker never unloads such a library, and all libraries share the variables with these symbols. In a copy
-     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That unref
-     * also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise due
-     * when threads end; and it unmaps files that the library has mapped and not unmapped.
+     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. The last unref
+     * also runs the destructors of the library's thread-local variables on the calling thread (normally they run when
+     * their threads end), and unmaps files that the library mapped and did not unmap.
      */
     bool private_copy;
     /*
@@ -179,7 +180,7 @@ static inline aoticache_load_options aoticache_load_options_init()
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name,
                                                          const aoticache_load_options *options,
                                                          aoticache_library **ret_library, aoticache_error *ret_error);
-/* Unloads the library with the last reference. NULL is allowed. */
+/* Drops a reference; the last one unloads the library. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
 /*
@@ -203,8 +204,8 @@ typedef struct aoticache_library_traits {
     aoticache_library_maker maker;
     const char *soname;          /* "" if it has none */
     const char *compiler;        /* the first text of .comment, "GCC: (GNU) 12.2.0"; "" if there is none */
-    const char *proxy_operators; /* named for the proxy executor: "aten::cholesky, aten::fft_fft2"; "" if none is */
-    size_t unique_symbol_count;  /* STB_GNU_UNIQUE: loaded without a copy, it is never unloaded if it has any */
+    const char *proxy_operators; /* called through the proxy executor: "aten::cholesky, aten::fft_fft2"; or "" */
+    size_t unique_symbol_count;  /* STB_GNU_UNIQUE; if not 0, it can be unloaded only if loaded from a copy */
     bool executable_stack;       /* hardened systems refuse to load it */
     bool finds_itself;           /* imports dladdr or the like: may open its own file to map weights */
     uint64_t mapped_bytes;       /* address space that its segments take */

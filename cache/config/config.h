@@ -105,7 +105,7 @@ typedef struct aoticache_config_setting {
 
 /* Returns a setting; with the defaults if config is NULL. A name that does not exist has only NULLs. */
 AOTICACHE_API aoticache_config_setting aoticache_config_get(const aoticache_config *config, aoticache_config_name name);
-/* The name that has this text: OK or NOT_FOUND. ret_nearest: then the one it may stand for, or NULL; may be NULL. */
+/* Finds the setting of this name: OK or NOT_FOUND. ret_nearest: then the nearest name, or NULL; may be NULL. */
 AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
                                                            const char **ret_nearest);
 

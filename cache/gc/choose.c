@@ -143,7 +143,7 @@ static double score_of(const aoticache_collection *collection, const aoticache_i
     return (double)candidate->bytes * age / (compile > LEAST_COMPILE_NS ? compile : LEAST_COMPILE_NS);
 }
 
-/* Returns a number for the operator, FNV-1a: the same for the same name, and rarely the same for another. */
+/* Returns the FNV-1a hash of an operator's name. */
 static uint64_t number_of(const char *op)
 {
     uint64_t number = UINT64_C(0xcbf29ce484222325);

@@ -34,16 +34,17 @@ typedef struct aoticache_collect_options {
     uint64_t max_bytes;       /* 0 or UINT64_MAX: no limit */
     uint64_t max_age_seconds; /* since last use; 0 or UINT64_MAX: no limit */
     bool dry_run;         /* same choice and same numbers, but nothing is changed, not even objects without an entry */
-    uint64_t max_entries; /* likewise */
+    uint64_t max_entries; /* 0 or UINT64_MAX: no limit */
     uint64_t low_bytes;   /* if max_bytes is exceeded, collect down to this; 0, or above max_bytes: to max_bytes */
-    uint64_t low_entries; /* likewise */
-    uint64_t min_free_bytes; /* minimum free bytes of the file system; 0: any */
-    double min_free_share;   /* 0.05: a twentieth of the file system; 0: any. The larger of the two applies */
+    uint64_t low_entries; /* the same for max_entries */
+    uint64_t min_free_bytes; /* free bytes that the file system must have; 0: no minimum */
+    double min_free_share;   /* 0.05: a twentieth of the file system; 0: no minimum. The larger of the two applies */
     aoticache_collect_policy policy;
     const char *const
         *keep; /* shell patterns (fnmatch(3), no flags) of operators to keep, NULL-terminated; may be NULL */
-    uint64_t time_limit_ms;          /* stop after this time, with what was done, at least one batch; 0: no limit */
-    uint64_t quarantine_age_seconds; /* remove files that are longer in quarantine/; 0: 30 days; UINT64_MAX: never */
+    uint64_t time_limit_ms; /* stop after this time, but complete at least one batch; 0: no limit */
+    /* Remove files that have been in quarantine/ for longer than this. 0: 30 days; UINT64_MAX: never. */
+    uint64_t quarantine_age_seconds;
     /* Search the whole store for objects and directories that no entry names. Otherwise a store of more than 2000 objects is
      * searched a part at a time, for about three milliseconds; each collection continues at the position of the last one. */
     bool scan;
@@ -51,12 +52,12 @@ typedef struct aoticache_collect_options {
      * version 3 gives none back until it is rebuilt. */
     bool vacuum;
     /* Called between batches with the entries removed so far and an estimate of the total to remove; `user` is the
-     * collection's. Return false to stop. May be NULL. */
+     * argument of aoticache_cache_collect(). Return false to stop. May be NULL. */
     bool (*progress)(void *user, uint64_t done, uint64_t all);
     /* Remove entries for their age whatever the clock says. Otherwise no entry is removed for its age (report.refused) if
-     * two conditions hold: since the last collection the clock has advanced by a week or more beyond the time that the
-     * machine was running; and of the entries that would not be overdue without that extra time (at least 32), less than a
-     * tenth would stay. */
+     * both of these are true: since the last collection the clock has advanced at least a week more than the machine
+     * was running; and that extra time alone makes too old more than nine tenths of the entries that would otherwise
+     * stay (if these are at least 32). */
     bool trust_clock;
 } aoticache_collect_options;
 
@@ -110,8 +111,8 @@ typedef struct aoticache_collect_report {
  * options: NULL for the defaults. ret_report: may be NULL.
  * Locks:   the store, exclusively, and the index for writing, for about five milliseconds at a time, waiting up to the
  *          cache's lock_timeout_ms for each.
- * Returns: OK, INVALID, LOCKED (another collector is at work; it does not wait), IO (also if a lock of the store or of the
- *          index could not be acquired in time), NO_MEMORY, DENIED (read-only, except for a dry run).
+ * Returns: OK, INVALID, LOCKED (another collector is at work; this function does not wait for it), IO (also if a lock of
+ *          the store or the index could not be acquired in time), NO_MEMORY, DENIED (read-only, except for a dry run).
  */
 AOTICACHE_API aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache_collect_options *options,
                                                        aoticache_entry_fn callback, void *user,

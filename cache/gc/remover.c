@@ -3,8 +3,8 @@
  * so after a process is killed the next one knows what to remove without searching.
  *
  * With the store locked exclusively no put is active, so an object that has no row now is not needed; one that a process
- * holds stays on the list until it is released. Files are removed directory by directory, which file systems do fastest, and
- * all the manifests of a list before the rest, so that a rebuilt index does not bring an entry back.
+ * holds stays on the list until it is released. Files are removed directory by directory, because that is fastest on
+ * most file systems. All manifests of a list are removed first, so that rebuilding the index does not restore an entry.
  *
  * Removing files is mostly waiting for the disk, removing rows is a processor's work, merging the log is both: so a
  * background thread removes the files of one round during the transactions of the next, and merges the log up to there. It

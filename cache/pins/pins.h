@@ -3,7 +3,7 @@
  *
  * Both belong to a key. They hold for all its entries, including later ones, and outlive the index: each such key has its
  * own small file in the store (docs/pins-and-tags.md). A key can be pinned or tagged before anything is stored for it. A
- * pinned key's entries are never collected. They can be removed by name, and the pin stays when they are.
+ * pinned key's entries are never collected. They can still be removed by name; the pin then stays.
  *
  * Thread and fork safety are those of the cache. A change takes the store's lock, shared, and the lock of the pins, both for
  * a batch of small files and one transaction of the index. Concurrent changes of one key by several processes are all kept.
@@ -35,7 +35,7 @@ typedef enum aoticache_pin_action {
  * is damaged, it is rewritten from the index, with one warning in the log.
  *
  * Each batch of 128 keys is made durable together, some hundred times faster than one by one. If a batch fails, either
- * nothing is changed or only its files are; then its rows in the index follow with the next change of each key.
+ * nothing has changed, or only its files have; then the next change of each key also updates its row in the index.
  *
  * keys:     borrowed for the call; no duplicates.
  * tag:      for TAG and UNTAG; otherwise NULL.

@@ -4,17 +4,19 @@
  *
  * libaoticache loads `libaoticache_remote_NAME.so` only when a remote that needs it is configured, and calls the one
  * function that it exports, aoticache_remote_module_1(). The modules http and redis come with the library; docs/remotes.md
- * says how to add others, and docs/examples/remote_directory.c is a complete one. A module does not interpret kernels: the
- * library limits the size of all that it fetches, verifies it and checks its signature.
+ * describes how to add others, and docs/examples/remote_directory.c is a complete one. A module does not interpret the
+ * bytes: the library limits the size of everything that it fetches, verifies it and checks its signature.
  *
  * The result of a request decides what the library does next (cache/remote/health.c):
  *
- *     NOT_FOUND    nothing is there. With a message: or the server does not say whether something is; then it is logged once
+ *     NOT_FOUND    nothing is there; with a message: the server does not say whether something is there, and the
+ *                  message is logged once
  *     LOCKED       a condition does not hold, or another token has the lease
  *     DENIED       the server answers, and refuses this kind of request: rights, a full disk, a method that it lacks. Requests
  *                  of this kind (reads, writes, leases) pause
- *     UNSUPPORTED  the server answers, but will never accept this object (put), or does not support the request IO
- *     no answer, none in time, or an unintelligible one; after a read the whole remote pauses NO_MEMORY    here
+ *     UNSUPPORTED  the server answers, but will never accept this object (put), or does not support the request
+ *     IO           no answer, none in time, or an unintelligible one; after a read the whole remote pauses
+ *     NO_MEMORY    out of memory in this process
  *
  * A connection is used by one thread at a time. Calls return within about timeout_ms. They raise no signals (not even for a
  * socket whose other end is closed), print nothing, and put no secret into a message. A message begins with the problem, in

@@ -31,19 +31,19 @@ typedef struct aoticache_remote_state {
     aoticache_status write_status; /* result of a write that is read back; OK if nothing is to be written */
     const char *write_message;
     aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
-    const char *lease_message;     /* why not; "" if it was not checked */
+    const char *lease_message;     /* of a failure; otherwise, or if leases were not checked, "" */
     bool has_clock;                /* the server reports its time */
-    int64_t clock_ahead_ms;        /* how far its clock is ahead of this machine's, to about a second */
+    int64_t clock_ahead_ms;        /* how far its clock is ahead of this machine's, accurate to about a second */
     /* The content of the file `probe`, if the remote is read: the probe that the last health check wrote and signed;
      * otherwise the one just written. The signatures are not verified. NULL: there is none. */
     const struct aoticache_statement *probe;
     const char *probe_signatures; /* one per line; "": none */
-    /* The requests of the check, in order: the same as for a miss and a compile, in the directories of kernels. */
+    /* The steps of the check, in order. They make the requests of a miss and a compile, in the same directories. */
     const struct aoticache_remote_step *steps;
     size_t step_count;
 } aoticache_remote_state;
 
-/* One thing that was tried. */
+/* One step of the check. */
 typedef struct aoticache_remote_step {
     const char *what; /* "read", "object", "record", "condition", "list", "lease", "removal" */
     /* UNSUPPORTED for a condition, a lease or a removal: the server has none, and the library works without it. */
@@ -54,9 +54,9 @@ typedef struct aoticache_remote_step {
 /* Return false to stop. Pointers are valid during the call. */
 typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
 /*
- * Checks each remote of a text, one after the other. A writable remote gets a file `probe`, which `signers` sign, and
- * briefly an object, a record, a list and a lease of no kernel, which are removed again if the server can remove. Returns:
- * OK, INVALID, NO_MEMORY.
+ * Checks each remote of a text, one after the other. A writable remote gets a file `probe`, which `signers` sign. It
+ * also briefly gets a test object, record, list and lease that belong to no kernel. They are removed afterwards, if the
+ * server supports removal. Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_remotes_check_health(const char *remotes,
                                                               const aoticache_secret_key *const *signers,
@@ -68,7 +68,7 @@ typedef struct aoticache_remote_entry {
     const char *url;
     aoticache_status status; /* OK: this entry exists; NOT_FOUND: there is none; otherwise the record cannot be read */
     const char *message;     /* of a failure; otherwise "" */
-    /* The entry according to its record. Nothing of it was verified. */
+    /* The entry according to its record. None of this was verified. */
     aoticache_digest artifact;
     aoticache_cpu_features requirements;
     const char *guard;      /* "": an exact entry */
@@ -88,14 +88,15 @@ AOTICACHE_API aoticache_status aoticache_remotes_query(const char *remotes, cons
 
 /*
  * Sends the entries that the options select to each writable remote, with their signatures. Objects that exist there are not
- * sent again, except with `replace`: they may be damaged. An entry becomes visible there after its objects. The options
- * `level`, `with_marks`, `max_bytes` and `allow_unsigned` are ignored. An entry is also signed with `signers`. An entry that
- * a server refuses is left out, and the others are still sent; after three consecutive refusals the rest is not sent.
+ * sent again, unless `replace` is set, because they may be damaged. An entry becomes visible after its objects. The
+ * options `level`, `with_marks`, `max_bytes` and `allow_unsigned` are ignored. An entry is also signed with `signers`.
+ * An entry that a server refuses is left out, and the others are still sent; after three consecutive refusals the rest
+ * is not sent.
  *
  * remotes: as the setting `remote`; NULL: those of the cache.
  * ret_report: may be NULL; written on failure too. `archive_bytes` counts what was sent.
  * Returns: OK (look at `refused`: damaged here, or too large for the remote); NOT_FOUND (nothing matches, or no remote is
- * written to); INVALID; IO (a remote fails: entries sent completely stay); DENIED; LOCKED; NO_MEMORY; UNSUPPORTED (no
+ * writable); INVALID; IO (a remote fails: entries sent completely stay); DENIED; LOCKED; NO_MEMORY; UNSUPPORTED (no
  * module, no libzstd).
  */
 AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remotes,
@@ -105,17 +106,17 @@ AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, cons
  * Fetches what the options select from each readable remote, in their order: for each key the entries that this CPU can run,
  * the most demanding first for each guard. Entries that are here already stay, as in an import. The options `used_since_ns`,
  * `level`, `with_marks`, `max_bytes`, `allow_unsigned` and `ask` are ignored: the remote's settings decide whether an entry
- * needs a trusted signature. Returns as a push; `refused` counts entries that were damaged or not signed, `entries_gone`
- * those that the server has lost.
+ * needs a trusted signature. `refused` counts entries that were damaged or not signed, `entries_gone` those that the
+ * server has lost. Returns: as aoticache_cache_push().
  */
 AOTICACHE_API aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
                                                     const aoticache_transfer_options *options,
                                                     aoticache_transfer_report *ret_report, aoticache_error *ret_error);
 
-/* An entry that still has to go to a remote. */
+/* An entry that has not been sent to a remote yet. */
 typedef struct aoticache_unsent {
     aoticache_digest artifact;
-    const char *reason; /* why no remote will accept it: it is not tried again; "": it waits for its turn */
+    const char *reason; /* why no remote will accept it, so that it is not tried again; "": it waits for its turn */
     int64_t tried_ns;   /* wall clock */
 } aoticache_unsent;
 

@@ -166,9 +166,9 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 #define AOTICACHE_SHAPES_DYNAMIC "dynamic"
 
 /*
- * For an operator that writes to its arguments: requests a library that writes to them too. Its results are "new": those
- * that are not arguments, or "all": also the arguments that were written to, as tensors with their own handles. Without the
- * pair such an operator is refused.
+ * For an operator that writes to its arguments: requests a library that writes to them too. The value says which
+ * results it returns: "new": only those that are not arguments; "all": also the arguments that were written to, as
+ * tensors with their own handles. Without the pair such an operator is refused.
  */
 #define AOTICACHE_RESULTS_NAME "results"
 #define AOTICACHE_RESULTS_NEW "new"
@@ -186,7 +186,6 @@ AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request 
 AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
 /* Returns an argument, borrowed until the next change of the request; NULL if there is no such argument. */
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
-/* Does the same for an item of kind CONSTANT of the list at `position`. */
 
 /* Computes the key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
 AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
@@ -199,7 +198,7 @@ AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, si
 
 /*
  * Writes one human-readable line: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu". A tensor is its dtype
- * and sizes, then, where they differ from the default: strides that are not contiguous "{1, 2}", the beginning of a
+ * and sizes, then, if they differ from the default: strides that are not contiguous "{1, 2}", the beginning of a
  * constant's digest "#1a2b3c4d", a device that is not the request's "@cuda:1", a layout that is not strided,
  * "requires_grad". The environment and dispatch key sets are left out. UTF-8, without control characters, the same in every
  * locale. Like snprintf: returns the length of the whole text, terminates it, and truncates it to the buffer.
@@ -239,9 +238,9 @@ AOTICACHE_API aoticache_status aoticache_request_write_json(const aoticache_requ
                                                             aoticache_error *ret_error);
 
 /*
- * Parses such a line. "device" may be left out for the CPU; of a tensor "strides" (contiguous), "device" (the request's),
- * "layout" (strided), "requires_grad" (false) and "dispatch_key_set" (0); of an argument "name" (positional). Other members
- * are refused. Environment: that of a new request.
+ * Parses such a line. These members may be left out, and then mean: "device" the CPU; in a tensor, "strides"
+ * contiguous, "device" the request's, "layout" strided, "requires_grad" false, "dispatch_key_set" 0; in an argument,
+ * "name" positional. Other members are refused. Environment: that of a new request.
  *
  * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: " if the line
  * is not JSON); NO_MEMORY.

@@ -32,7 +32,8 @@ aoticache_status aoticache_text_expected(const struct text_parser *parser, const
     return aoticache_text_refuse(parser, at, "expected %s, found '%.*s'", what, (int)(length < 40 ? length : 40), at);
 }
 
-/* Adds the column of `at` to the message of a function of the request about the part that begins there. */
+/* Reports a failed call of a request function for the part of the text that begins at `at`: puts the column of `at`
+ * before its message. */
 aoticache_status aoticache_text_located(const struct text_parser *parser, const char *at, aoticache_status status,
                                         const aoticache_error *error)
 {

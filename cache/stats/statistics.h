@@ -135,7 +135,7 @@ typedef struct aoticache_statistics {
     aoticache_latencies latencies;
 } aoticache_statistics;
 
-/* From when on numbers are counted. */
+/* The time from which numbers are counted. */
 typedef enum aoticache_statistics_since {
     AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all numbers */
     AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all numbers if they never were */
@@ -223,9 +223,9 @@ AOTICACHE_API aoticache_status aoticache_cache_list_groups(aoticache_cache *cach
 /* ---- history ---- */
 
 /*
- * Slots of five minutes are kept for a day, slots of an hour for 31 days, slots of a day until there are 3653, ten years of
- * use (UTC); a number is counted in the slot in which it is flushed. `counters` are those of this slot alone. Slots that
- * begin in the future, because a clock was ahead, are left out.
+ * Slots of five minutes are kept for a day, slots of an hour for 31 days; of the slots of a day (UTC) the last 3653 are
+ * kept, ten years of use. A number is counted in the slot in which it is flushed. `counters` are for this slot alone.
+ * Slots that begin in the future, because a clock was ahead, are left out.
  */
 typedef struct aoticache_slot {
     int64_t start_ns; /* wall clock */
@@ -241,9 +241,9 @@ typedef struct aoticache_slot {
 typedef bool (*aoticache_slot_fn)(void *user, const aoticache_slot *slot);
 
 /*
- * Lists slots since since_ns in order, without empty ones. step_seconds: one of the above; if since_ns is longer ago than
- * slots of that length are kept, the list begins with the oldest one. Flushes first. Returns: OK, INVALID, IO, LOCKED,
- * NO_MEMORY.
+ * Lists slots since since_ns in order, without empty ones. step_seconds: one of the above. Slots of each length are
+ * kept for a limited time; if since_ns is before that, the list begins with the oldest slot. Flushes first. Returns:
+ * OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t since_ns,
                                                             int64_t step_seconds, aoticache_slot_fn callback,

@@ -318,7 +318,8 @@ aoticache_status aoticache_object_look(aoticache_directory *directory, const aot
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     *ret_state = (aoticache_object_state){.status = AOTICACHE_OK};
-    /* Done before the object is opened: a file replaced in between looks changed, and stays. */
+    /* This must happen before the object is opened. If the file is replaced in between, it then counts as changed and
+     * is not removed. */
     ret_state->has_found = fstatat(directory->fd, path, &ret_state->found, AT_SYMLINK_NOFOLLOW) == 0;
     const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
     ret_state->status = aoticache_object_open_while(directory, digest, expected, continues, user, &fd, NULL, ret_error);

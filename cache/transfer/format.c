@@ -180,7 +180,7 @@ static aoticache_status read_counts(const char *what, const char *kind, const js
     const json_t *format = json_object_get(object, "format");
     aoticache_transfer_counts counts;
     if (found == NULL || strcmp(found, kind) != 0 || !json_is_integer(format) || json_integer_value(format) < 1)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s does not belong to an archive of kernels", what);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s does not belong to a kernel archive", what);
     if (json_integer_value(format) > FORMAT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "the archive has format %lld; this library knows %d; use a newer one",

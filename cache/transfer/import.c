@@ -126,7 +126,7 @@ static void refuse_leftover(struct import *import)
     if (import->signatures == NULL)
         return;
     aoticache_digest_to_hex(&import->signed_manifest, hex);
-    aoticache_intake_refuse(&import->intake, "signatures of manifest %s are not followed by it", hex);
+    aoticache_intake_refuse(&import->intake, "the signatures of manifest %s are not followed by that manifest", hex);
     free(steal_ptr(&import->signatures));
 }
 

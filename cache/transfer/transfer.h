@@ -37,11 +37,11 @@ typedef struct aoticache_transfer_options {
      */
     bool (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
-    uint64_t max_bytes; /* import: maximum unpacked size; 0: 1 TiB, and beyond 1 GiB 1000 times the archive's size */
+    uint64_t max_bytes; /* import: maximum unpacked size; 0: 1 TiB, but at most 1 GiB plus 1000 times the archive */
     /*
-     * import, merge: also import an entry if one with the same key, requirements and guard exists, which it
-     * replaces, and if a lookup would prefer it to an existing one of the same key. With this option the caller trusts the
-     * maker of the imported entries to decide which code runs here.
+     * import, merge: also import the entries that are otherwise skipped: those that replace an existing entry (with the
+     * same key, requirements and guard), and those that a lookup would prefer to an existing entry of the same key.
+     * With this option the caller trusts the maker of the imported entries to decide which code runs here.
      */
     bool replace;
     /* import, merge: an entry needs no trusted signature. Revoked entries and wrong signatures are still refused. */
@@ -52,10 +52,10 @@ typedef struct aoticache_transfer_options {
     /*
      * import: returns whether to trust a key that came with the archive and that verifiably signed an entry. Called once for
      * each key, on the caller's thread, and must not use the cache. The trust lasts until this cache is closed; to make it
-     * permanent, call aoticache_key_directory_trust(). NULL: no.
+     * permanent, call aoticache_key_directory_trust(). NULL: no such key is trusted.
      */
     bool (*ask)(void *user, const aoticache_public_key *key);
-    /* Only entries of these keys, which must be in the order of memcmp(). NULL: any. */
+    /* Only entries of these keys, which must be sorted as memcmp() compares them. NULL: any. */
     const aoticache_key *keys;
     size_t key_count;
 } aoticache_transfer_options;
@@ -68,8 +68,8 @@ typedef struct aoticache_transfer_report {
     uint64_t refused;                 /* damaged, incomplete or foreign: each was logged as a warning with its name */
     uint64_t archive_bytes;           /* compressed, as written or read */
     uint64_t marks;                   /* keys whose pins or tags were transferred */
-    uint64_t entries_passed_over;     /* import, merge: skipped, as lookups would prefer them to existing ones */
-    uint64_t entries_signed;          /* export: have a signature; import, merge: have, or got, a trusted one */
+    uint64_t entries_passed_over;     /* import, merge: skipped, because lookups would prefer them to existing ones */
+    uint64_t entries_signed;          /* with a signature (export), or with a trusted signature (import, merge) */
     uint64_t entries_untrusted;       /* import, merge: refused because no trusted key signed them, or a check failed */
     uint64_t entries_gone;            /* pull: named in a list or a record of the server, but no longer stored there */
 } aoticache_transfer_report;
@@ -79,7 +79,7 @@ typedef struct aoticache_transfer_report {
  * entries give the same bytes, whatever the order in which they were stored. A damaged artifact is left out, logged and
  * counted. The caller must make the output durable.
  *
- * options, ret_report: may be NULL. ret_report is written on failure too, with what was done.
+ * options, ret_report: may be NULL. ret_report is written on failure too, and then counts what was done.
  * Locks:   none; objects being written have their in-use lock.
  * Returns: OK; NOT_FOUND (nothing matches; nothing was written); INVALID; IO; LOCKED; NO_MEMORY; UNSUPPORTED (no
  * libarchive).
@@ -102,7 +102,7 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
  * (aoticache_cache_options.max_bytes), as after a put. 16 MiB of the file system are left free: entries that do not fit are
  * refused.
  *
- * options, ret_report: may be NULL. ret_report is written on failure too, with what was done.
+ * options, ret_report: may be NULL. ret_report is written on failure too, and then counts what was done.
  * Locks:   the store, shared, once for each batch; with a budget, the locks of a collection. Other processes, including a
  *          collector, may use the cache at the same time.
  * Returns: OK (look at `refused`); CORRUPT (not such an archive, damaged, ends early, or has more than it announces; what

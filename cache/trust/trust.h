@@ -109,7 +109,7 @@ typedef enum aoticache_signature_state {
     AOTICACHE_SIGNATURE_WRONG = 3,   /* a trusted key has this name, but did not make the signature for this entry */
 } aoticache_signature_state;
 
-/* key: the key that made it, otherwise NULL. Return false to stop. */
+/* key: the key that made the signature; NULL if it is not known. Return false to stop. */
 typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature,
                                        aoticache_signature_state state, const aoticache_public_key *key);
 /*
@@ -184,7 +184,7 @@ typedef enum aoticache_trust_origin {
 /* Return false to stop. */
 typedef bool (*aoticache_trusted_fn)(void *user, const aoticache_public_key *key, aoticache_trust_origin origin,
                                      bool is_revoked);
-/* Returns: OK, NO_MEMORY, IO, DENIED. */
+/* Lists the trusted keys. Returns: OK, NO_MEMORY, IO, DENIED. */
 AOTICACHE_API aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_trusted_fn callback,
                                                             void *user, aoticache_error *ret_error);
 /*
@@ -207,7 +207,7 @@ AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
 #define AOTICACHE_REVOKED_KEYS_FILE "revoked_keys"
 
 /*
- * Gives the user's own key; creates it under `name`, with its directory, if there is none. is_new may be NULL.
+ * Gives the user's own key; creates it under `name`, with its directory, if there is none. ret_is_new may be NULL.
  * Returns as aoticache_secret_key_read(), _generate() and _write().
  */
 AOTICACHE_API aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name,

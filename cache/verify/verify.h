@@ -20,8 +20,9 @@ typedef struct aoticache_verify_options {
     /* Check only names, owners, modes and sizes, and run SQLite's quick check; no object is read, so damage that keeps the
      * size, and entries that the index lost, are not found. */
     bool quick;
-    /* Continue where an earlier verification was stopped (by the time limit, the caller, a kill); from the beginning if
-     * there was none, or if it was of another kind: quick or not, or without repair and with findings. */
+    /* Continue where an earlier verification was stopped (by the time limit, the caller, a kill). Starts from the
+     * beginning if there was none, if only one of the two is quick, or if only one repairs and the earlier one found
+     * problems. */
     bool resume;
     uint32_t jobs;          /* objects read concurrently; 0: the number of processors that this process may use */
     uint64_t time_limit_ms; /* stop after this time; 0: no limit */
@@ -55,17 +56,16 @@ typedef struct aoticache_verify_report {
     bool is_partial; /* it was stopped before everything was examined */
 } aoticache_verify_report;
 
-/* Returns how much is wrong: damaged + missing + foreign + unindexed + wrong_*. Repaired problems are included. Unreadable
- * files are not: nothing is known of them, and a repair leaves them as they are. */
+/* Returns the number of problems: damaged + missing + foreign + unindexed + wrong_*. Repaired problems are included.
+ * Unreadable files are not included: nothing is known about them, and a repair leaves them as they are. */
 static inline uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
 {
     return report->damaged + report->missing + report->foreign + report->unindexed + report->wrong_entries +
            report->wrong_links + report->wrong_marks + report->wrong_signatures;
 }
 
-/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "signature",
- * "unreadable"; name: the file; detail: one
- * line. */
+/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "signature", "unreadable"; name: the
+ * file; detail: one line. */
 typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
 /* done, all: objects done and in total (as far as the index knows); return false to stop. */
 typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t all);
@@ -92,10 +92,10 @@ AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, co
                                                       aoticache_verify_report *ret_report, aoticache_error *ret_error);
 
 /*
- * Checks only the index: SQLite's quick check, or with is_full its integrity check, and that its tables are consistent with
- * each other. Changes nothing.
- * Returns: OK, CORRUPT with what is wrong, NOT_FOUND (the index is missing or cannot be opened), INVALID, IO, LOCKED,
- * NO_MEMORY, DENIED.
+ * Checks only the index: runs SQLite's quick check (with is_full its integrity check), and checks that its tables are
+ * consistent with each other. Changes nothing.
+ * Returns: OK, CORRUPT (the message says what is wrong), NOT_FOUND (the index is missing or cannot be opened), INVALID,
+ * IO, LOCKED, NO_MEMORY, DENIED.
  */
 AOTICACHE_API aoticache_status aoticache_cache_check_index(aoticache_cache *cache, bool is_full,
                                                            aoticache_error *ret_error);

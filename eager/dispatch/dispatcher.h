@@ -54,8 +54,8 @@ typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_opera
                                                aoticache_stack *stack, aoticache_error *ret_error);
 
 /*
- * The registration copies the structure and its texts. user is borrowed as long as the registration exists and calls of it
- * are running, which is until release is called.
+ * The registration copies the structure and its texts. user is borrowed as long as the registration exists or a call of
+ * it is running, which is until release is called.
  */
 typedef struct aoticache_boxed_kernel {
     size_t size;
@@ -99,7 +99,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *disp
                                                       aoticache_error *ret_error);
 /* Removes all its registrations, the newest first, and frees it. NULL is allowed. */
 AOTICACHE_API void aoticache_oplib_free(aoticache_oplib *oplib);
-/* Removes its registrations, and those of a DEF also free the namespace. The oplib may be used again. */
+/* Removes the oplib's registrations; for a DEF, the namespace can then be defined again. The oplib can be reused. */
 AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
 
 /*
@@ -133,7 +133,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, cons
 /*
  * Registers a kernel for all operators that have none for this key. oplib: of kind IMPL, namespace "_". key: NULL: the
  * oplib's key; an alias ("Autograd"): all keys that it stands for. If one of these has a fallback already, none is registered
- * (PyTorch keeps those before it).
+ * (PyTorch keeps the fallbacks that it registered before the conflict).
  * Returns: OK; INVALID (an unknown key or none, another oplib); EXISTS (there is one: both positions); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key,

@@ -83,9 +83,10 @@ AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib
 AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" if it has none */
 
 /*
- * Bytes of a structure of this interface, by its name: "aoticache_error", "aoticache_tensor_view", "aoticache_value",
- * "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode", "aoticache_call_observer",
- * "aoticache_dispatch_guard". 0 for others. A binding that declares them itself compares.
+ * Returns the size in bytes of the structure of this interface with this name: "aoticache_error",
+ * "aoticache_tensor_view", "aoticache_value", "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode",
+ * "aoticache_call_observer", "aoticache_dispatch_guard". Returns 0 for other names. A binding that declares these
+ * structures itself compares the sizes.
  */
 AOTICACHE_API size_t aoticache_dispatch_struct_size(const char *name);
 

@@ -23,7 +23,7 @@ extern "C" {
  * key: the key of a device: CPU, CUDA, XPU, MPS, PrivateUse1; the holder serves that device. NULL or "": the oplib's key.
  * dynamic: true: kernels are always compiled as dynamic libraries; false: the policy of `context` decides.
  * name and key are copied; the holder keeps its own copy of the schema.
- * context: borrowed as long as the registration exists and calls of it are running.
+ * context: borrowed as long as the registration exists or a call of it is running.
  *
  * Thread safety: as aoticache_oplib_impl().
  * Returns: OK; NOT_FOUND (the operator is not defined); INVALID (another key or namespace); UNSUPPORTED (kernel libraries

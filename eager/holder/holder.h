@@ -38,7 +38,7 @@ typedef enum aoticache_miss {
 /* When a miss is compiled as a dynamic library, which serves many shapes, instead of a library for one shape. */
 typedef enum aoticache_dynamic {
     AOTICACHE_DYNAMIC_NEVER = 0,
-    AOTICACHE_DYNAMIC_AFTER = 1, /* once more than dynamic_after different shapes have been asked for */
+    AOTICACHE_DYNAMIC_AFTER = 1, /* once more than dynamic_after different shapes have been requested */
     AOTICACHE_DYNAMIC_ALWAYS = 2,
 } aoticache_dynamic;
 
@@ -50,7 +50,7 @@ typedef struct aoticache_context_options {
     aoticache_dynamic dynamic;
     uint32_t dynamic_after;    /* 0: 4 */
     uint32_t threads;          /* background threads that compile; 0: 1 */
-    uint32_t queue_length;     /* misses that may wait for them; 0: 1024. If the queue is full, a miss is not queued */
+    uint32_t queue_length;     /* maximum number of queued misses; 0: 1024. Further misses are not queued */
     size_t max_loaded;         /* runners loaded at once; 0: no limit. Least recently used ones are unloaded */
     uint64_t max_loaded_bytes; /* 0: no limit */
     bool serve_requires_grad;  /* serve tensors that require gradients too (a binding that handles them itself) */
@@ -66,8 +66,9 @@ typedef struct aoticache_context_options {
     /*
      * If true, the first calls that a kernel could answer alternate between it and the fallback and are timed; after that the
      * faster one answers. A call runs one of the two, never both. The result is stored in the cache per CPU model and number of
-     * threads (cache/judgements.h), and is measured again after a day. If false, the kernel answers whenever it exists. Holders
-     * without a fallback make no such trials, nor do devices other than the CPU, where a call returns before its work is done.
+     * threads (cache/judgements.h), and is measured again after a day. If false, the kernel answers whenever it exists.
+     * There are no trials for holders without a fallback, or on devices other than the CPU, because there a call
+     * returns before its work is done.
      */
     bool judge;
 } aoticache_context_options;
@@ -133,8 +134,8 @@ typedef struct aoticache_holder_options {
 #define AOTICACHE_HOLDER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_holder_options)
 
 /*
- * Creates a holder and fills its table with what the index has for the operator, device and hook: metadata immediately,
- * libraries on the first hit.
+ * Creates a holder and fills its table with the index's entries for the operator, device and hook. The metadata are
+ * read immediately; a library is loaded at its first hit.
  *
  * context: borrowed as long as the holder lives.
  * Returns: OK; INVALID (the schema: position and what was expected); UNSUPPORTED (the operator writes to its inputs without
@@ -153,7 +154,7 @@ AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
  * (aoticache_holder_push_defaults()). On OK the call replaces them with the results, OUTPUT values that the caller frees; on
  * failure the stack is unchanged. An int is accepted if the schema says float, as in PyTorch. A tensor whose strides are
  * NULL is contiguous; a tensor on the CPU whose handle is NULL is in the caller's own memory (data, dtype, ndim, sizes,
- * strides). Both make each call slower than complete views.
+ * strides). Each of these makes a call slower than complete views do.
  *
  * These calls go to the fallback: tensors that require gradients (unless served), a generator or object among the
  * arguments, a tensor that is not strided or not on this device, metadata of more than 4 KiB, and calls that miss or whose
@@ -175,7 +176,7 @@ typedef struct aoticache_holder_counts {
     uint64_t hits;         /* answered by a runner that was ready, or that only had to be loaded */
     uint64_t hits_dynamic; /* included in hits: answered by a dynamic library */
     uint64_t loads;        /* libraries loaded */
-    uint64_t misses;       /* neither known nor in the index; not counted while a failure is remembered */
+    uint64_t misses;       /* kernels neither known nor in the index; not counted while a failure is remembered */
     uint64_t compiles, compile_failures;
     uint64_t fallbacks;       /* calls that the fallback answered */
     uint64_t queued, dropped; /* background: misses queued; misses not queued because the queue was full */
@@ -184,7 +185,7 @@ typedef struct aoticache_holder_counts {
     size_t loaded;
     uint64_t calls_lost;  /* included in fallbacks: calls that went there because the fallback is faster */
     size_t judged;        /* kernels with a timing result (dynamic ones: one per size class) */
-    size_t judged_slower; /* those among them for which the fallback is faster */
+    size_t judged_slower; /* included in judged: those for which the fallback is faster */
     size_t on_trial;      /* kernels that are being compared with the fallback now */
     /* Estimated time saved by hits of kernels that were measured to be faster: measured difference times hits. For a
      * dynamic kernel the smallest difference among its size classes counts. */

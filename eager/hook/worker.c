@@ -147,9 +147,9 @@ static worker_place *find_free(worker_pool *pool)
 }
 
 /*
- * Takes a worker for this thread alone: one whose process runs, if one is free; otherwise a slot without a process; otherwise
- * waits for one, without a limit: each compile has a time limit, so the wait ends. Returns NULL if out of memory. ret_pool: the
- * pool to which the worker must be returned.
+ * Takes a worker for this thread alone: a free one whose process runs, or else a free slot without a process. If none
+ * is free, waits for one. The wait has no limit of its own, but each compile has one, so the wait ends. Returns NULL if
+ * out of memory. ret_pool: the pool to which the worker must be returned.
  */
 static worker_place *worker_take(worker_pools *pools, worker_pool **ret_pool)
 {

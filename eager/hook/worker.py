@@ -361,7 +361,7 @@ def refuse_all_but_floats(inputs, numbers):
 
 
 def new_results(operator, results):
-    """Returns those results of an operator that writes to arguments which are not these arguments."""
+    """For an operator that writes to its arguments: returns the results, without those that are the arguments themselves."""
     returns = operator._schema.returns
     if len(returns) == 1:
         results = (results,)
@@ -541,13 +541,16 @@ QUICK = frozenset(
     "logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to_dtype to_dtype_bitcast floor ceil trunc round "
     "square sign signbit isnan isinf fma identity masked load_seed".split())
 FREE = frozenset("constant output index_expr get_index indirect_indexing set_indirect check_bounds".split())
-#: Minimum of such operations in a thread's part, as a parallel loop costs 1 us; measured with two threads.
+#: Minimum of such operations in a thread's part, because starting a parallel loop costs 1 us (measured with two threads).
 QUICK_OPERATIONS_A_THREAD = 9216
 MOST_NODES = 8  # maximum for the graph of one operator
 
 
 def min_elements_per_thread(minimum):
-    """Returns the minimum of elements in a thread's part of a loop; minimum: Inductor's own, the same for all loops."""
+    """
+    Returns the smallest number of elements of a loop for which a thread is worth starting. minimum: Inductor's lower bound,
+    which is the same for all loops.
+    """
     from torch._inductor.virtualized import V
 
     try:

@@ -23,13 +23,13 @@ extern "C" {
 typedef struct aoticache_model_options {
     size_t size;
     /* A .safetensors file. Its tensors replace the stored ones of the same name. NULL: only the stored weights.
-     * The file is read into memory of this process (map_weights: mapped). */
+     * The file is read into memory of this process, or mapped if map_weights is set. */
     const char *weights;
     const char *framework; /* "pytorch 2.13.0": only models compiled by it. NULL: by any */
     const char *device;    /* "cpu", "cuda", "cuda:1"; NULL: the device that the model was compiled for */
     size_t num_models;     /* how many runs may be active concurrently; 0: 1 */
     AOTIProxyExecutorHandle
-        proxy_executor; /* in a process with PyTorch: that of PyTorch. NULL: as aoticache_package_load() */
+        proxy_executor; /* in a process with PyTorch: that of PyTorch. NULL: as for aoticache_package_load() */
     /* true: the caller sets weights that are neither stored nor in the file (aoticache_runner_update_constants()). false:
      * missing weights are an error. */
     bool partial_weights;
@@ -46,10 +46,10 @@ typedef struct aoticache_model_report {
     char framework[64]; /* the framework that compiled it */
     char device[32];
     size_t tensors;        /* constants in the list of weights */
-    size_t missing;        /* included in tensors: without a value (partial_weights) */
+    size_t missing;        /* included in tensors: those without a value (partial_weights) */
     uint64_t weight_bytes; /* of all tensors */
     uint64_t lookup_ns;    /* finding and verifying */
-    uint64_t load_ns;      /* library, container */
+    uint64_t load_ns;      /* loading the library, creating the container */
     uint64_t weights_ns;   /* mapping weights and passing them to the library */
 } aoticache_model_report;
 

@@ -40,8 +40,8 @@ typedef bool (*aoticache_package_fn)(void *user, const aoticache_package_report 
  * this function fails (a load would continue).
  *
  * Requirements: a kernel library needs the CPU features that its compiler used. Packages name only the vector extensions
- * (AOTI_CPU_ISA), so the x86-64 level that goes with them is required (docs/packages.md). requirements: replaces that; may be
- * NULL.
+ * (AOTI_CPU_ISA), so the x86-64 level that goes with them is required (docs/packages.md). requirements: used instead of
+ * that level; may be NULL.
  *
  * Returns: OK, NOT_FOUND (no such file or model), INVALID, CORRUPT, UNSUPPORTED, DENIED, IO, LOCKED, NO_MEMORY.
  */
@@ -84,7 +84,8 @@ AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, co
                                                       const aoticache_package_options *options,
                                                       aoticache_runner **ret_runner,
                                                       aoticache_package_report *ret_report, aoticache_error *ret_error);
-/* Does the same by the key that add reported; the package file is neither needed nor hashed. Returns also NOT_FOUND. */
+/* Does the same by the key that aoticache_package_add() reported; the package file is neither needed nor hashed.
+ * Returns also NOT_FOUND. */
 AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aoticache_key *key,
                                                           const aoticache_package_options *options,
                                                           aoticache_runner **ret_runner,
@@ -92,10 +93,10 @@ AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache
                                                           aoticache_error *ret_error);
 
 /*
- * Lists the pairs of a stored model's metadata (also the user's), by the key that add or load reported. The pairs are those that
- * aoticache_package_list_metadata() lists for the package, which is not needed here. Up to two pairs are added, if the package
- * has that information: the check that the inputs of every run must pass ("aoticache.inputs", docs/checks.md), and the
- * positions of results that are numbers ("aoticache.numbers").
+ * Lists the pairs of a stored model's metadata (also the user's), by the key that adding or loading it reported. They
+ * are the pairs that aoticache_package_list_metadata() lists, but the package file is not needed. Up to two pairs are
+ * added, if the package has that information: the check that the inputs of every run must pass ("aoticache.inputs",
+ * docs/checks.md), and the positions of results that are numbers ("aoticache.numbers").
  * Source: AOTIModelPackageLoader::get_metadata, torch/csrc/inductor/aoti_package/model_package_loader.h.
  * Returns: OK, also if the callback stopped; NOT_FOUND (ret_error is written, too); INVALID, CORRUPT, DENIED, IO, LOCKED,
  * NO_MEMORY.

@@ -159,8 +159,9 @@ static uint64_t bytes_of(const aoticache_tensor_view *view)
 }
 
 /*
- * Replaces a constant that the library has copied, if the file has the same bytes at the expected offset. Other constants (packed
- * for a library of matrix multiplications, on another device, with their own offset) stay unchanged.
+ * Replaces a constant that the library has copied, if the file has the same bytes at the expected offset. Other
+ * constants stay as they are: those packed for a matrix multiplication library, those on another device, and those with
+ * an offset of their own.
  */
 static bool share_constant(void *user, const char *fqn, AtenTensorHandle tensor)
 {

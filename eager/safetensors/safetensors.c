@@ -186,7 +186,8 @@ static aoticache_status read_whole(int fd, const char *path, char *bytes, size_t
             return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
         if (got == 0)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "%.300s: it had %zu bytes but now ends at byte %zu: another process changes it",
+                                       "%.300s: it had %zu bytes but now ends at byte %zu: another process is "
+                                       "changing it",
                                        path, size, have);
         have += (size_t)got;
     }

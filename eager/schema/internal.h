@@ -110,7 +110,7 @@ const char *aoticache_schema_copy_token(schema_parser *parser, schema_token toke
 
 /* The annotations of a type: of a list itself, and of its elements. */
 typedef struct schema_annotation {
-    const aoticache_alias *outer; /* of the type; it has no names if that of the elements implies it */
+    const aoticache_alias *outer; /* of the type itself; without names if the elements' annotation implies it */
     const aoticache_alias *inner; /* of its elements */
 } schema_annotation;
 
@@ -153,8 +153,8 @@ const char *aoticache_schema_nearest_type(const char *name);
 
 /*
  * Parses as aoticache_schema_parse() does, for a text that defines an operator: without type variables, which only schemas of
- * TorchScript have. "f(tensor x) -> tensor" has two and is refused here (torch._C.parse_schema accepts it, torch.library's
- * define does not).
+ * TorchScript have. "f(tensor x) -> tensor" has two and is refused here, as torch.library's define refuses it
+ * (torch._C.parse_schema accepts it).
  * namespace_name: for a name without a namespace; NULL: it stays without.
  */
 AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,

@@ -95,9 +95,9 @@ typedef struct aoticache_binding_operator_options {
 typedef struct aoticache_binding_operator aoticache_binding_operator;
 
 /*
- * Makes a holder serve the operator's calls for that dispatch key. The operator must exist in PyTorch, with this schema. The
- * bridge checks both; the stable C ABI cannot check, so without a bridge the caller must know. Calls of other threads may be
- * served before this function returns.
+ * Makes a holder serve the operator's calls for that dispatch key. The operator must exist in PyTorch, with this
+ * schema. The bridge checks both. The stable C ABI cannot check, so without a bridge the caller must make sure of both.
+ * Calls of other threads may be served before this function returns.
  * Returns: OK; INVALID (options, the schema's text, a schema that differs from PyTorch's; already enabled for that key);
  * UNSUPPORTED (the schema returns views of its arguments or, without a bridge, writes to them, has results that are not
  * tensors, takes no tensors, or has an argument that cannot be passed: named; PyTorch has no kernel for that key; all 512
@@ -109,10 +109,10 @@ AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *bindi
                                                         aoticache_binding_operator **ret_operator,
                                                         aoticache_error *ret_error);
 /*
- * Gives the operator back to PyTorch's kernel, for calls that begin afterwards, and frees `op`. Returns when no call is
- * inside any longer; a call of the operator itself (its fallback) that calls this function is not waited for, and the context
- * must then outlive it. Queued and running compiles of the operator continue. In Python: call it without the GIL, which calls
- * inside may need. NULL is allowed.
+ * Gives the operator back to PyTorch's kernel, for calls that begin afterwards, and frees `op`. Returns when no call of
+ * the operator is running any longer. If a call of the operator (its fallback) itself calls this function, it is not
+ * waited for, and the context must outlive that call. Queued and running compiles of the operator continue. In Python:
+ * call it without the GIL, which running calls may need. NULL is allowed.
  *
  * On the stable C ABI no other thread may be calling the operator at that time: PyTorch's dispatcher changes its table while
  * calls read it, and frees what they are about to use (observed with 2.13). Use aoticache_binding_retire() in that case.
@@ -120,8 +120,8 @@ AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *bindi
 AOTICACHE_API void aoticache_binding_disable(aoticache_binding_operator *op);
 /*
  * Does the same at any time. On the stable C ABI PyTorch keeps our function, which sends every call to the fallback until the
- * operator is enabled again and then disabled. The fallback and its user must live as long. (With the bridge this is the same
- * as aoticache_binding_disable(): calls then go to PyTorch's kernel in C++.)
+ * operator is enabled again and then disabled. The fallback and its user must live until then. (With the bridge this is
+ * the same as aoticache_binding_disable(): calls then go to PyTorch's kernel in C++.)
  */
 AOTICACHE_API void aoticache_binding_retire(aoticache_binding_operator *op);
 

@@ -42,8 +42,8 @@ void aoticache_binding_note_left(aoticache_binding_operator *op)
 }
 
 /*
- * Makes the bridge time calls, because an untimed call found a trial. A kernel that is called once among many other calls would be
- * found by untimed calls repeatedly: so each time more calls are timed.
+ * Makes the bridge time calls, because an untimed call found a trial. If a kernel is called only rarely, its call often
+ * falls outside the timed calls. So each time this happens, more calls are timed.
  */
 void aoticache_binding_want_timing(aoticache_binding_operator *op)
 {

@@ -152,8 +152,9 @@ static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache
 {
     if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "index %s: its -wal file holds changes, and its directory is not writable: "
-                                   "open the index once as a user who may write there",
+                                   "index %s: its -wal file has changes that are not in the index yet, and its "
+                                   "directory is not writable; open the index once as a user who can write to the "
+                                   "directory",
                                    index->path);
     return open_immutable(index, ret_error);
 }

@@ -110,7 +110,8 @@ int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_wr
     do {
         result = SQLITE_BUSY;
         index->wait_ms = 0; /* this function waits, not SQLite while it holds the connection */
-        /* Half of the time is for the gate. A process that does not wait does not keep others waiting long. */
+        /* Wait for the gate for at most half of the time limit. A caller with no time to wait skips the gate, and does
+         * not hold up others for long. */
         if (wait_ms == 0 || pass_gate(index, begun_ns, limit_ns / 2))
             result = try(index, user);
     } while ((result & 0xff) == SQLITE_BUSY && wait_ms != 0 && wait_beside_others(index, begun_ns, limit_ns));

@@ -84,9 +84,9 @@ typedef struct aoticache_check aoticache_check;
 
 /*
  * Compiles a check. Everything is copied.
- * Returns: OK; INVALID (a symbol that is nowhere the only symbol, an empty range, a number of dimensions that does not
- * fit the
- * stride rule, a limit exceeded: the message names tensor, dimension and value); NO_MEMORY.
+ * Returns: OK; INVALID (a symbol that never occurs as the only symbol of a size or stride, an empty range, a number of
+ * dimensions that does not fit the stride rule, a limit exceeded: the message names tensor, dimension and value);
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns, size_t tensor_count,
                                                       const aoticache_symbol *symbols, size_t symbol_count,

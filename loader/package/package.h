@@ -79,7 +79,7 @@ AOTICACHE_API void aoticache_package_list_metadata(const aoticache_package *pack
                                                    void *user);
 
 /*
- * Writes one part to `to`, a descriptor that is open for writing, from its beginning. Verifies checksum and size.
+ * Writes a whole part to the descriptor `to`, at its current position. Verifies checksum and size.
  * Returns: OK, CORRUPT (checksum, size), IO (a full disk), UNSUPPORTED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_package_extract_part(aoticache_package *package,

@@ -158,8 +158,8 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* update the inactive buffer: visible after a swap */
-    bool partial;      /* not every constant has to be named. Without this, only those may be left out that are
-                        * optional in PyTorch's libraries: a model's buffers, constants that tracing made, empty parameters */
+    bool partial;      /* any constant may be left out. Without this, only constants that are optional in PyTorch's
+                        * libraries may be: a model's buffers, constants that tracing made, empty parameters */
     bool user_managed; /* do not copy: the tensors' own memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */
@@ -207,7 +207,7 @@ AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runne
                                                                  const AOTInductorConstantMapEntry *pairs,
                                                                  size_t num_pairs, aoticache_error *ret_error);
 
-/* Returns the bytes of the blob that holds all constants which are not folded
+/* Returns the size in bytes of the blob that holds all constants that are not folded
  * (AOTInductorModelContainerGetConstantsBlobSize).
  * Returns: OK, UNSUPPORTED, RUN_FAILED. */
 AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner,

@@ -47,7 +47,7 @@ for command in $commands; do
     tr -s ' \n' ' ' <"$out" | grep -qE "[ ,:]$command[ ,]" || not_ok "help names $command" 'it does not'
 done
 try 'another word' 2 aoticache-gc --help=some
-says 'is refused' "option --help: 'some' is not all"
+says 'is refused' "option --help: unknown value 'some'; the only value is all"
 
 # ---- the value of an option ----
 

@@ -135,7 +135,7 @@ try 'a process that ends' 1 aoticache inspect "$work/quit.so"
 prints 'is no success' '^not loaded +loading it failed: its process ended with status 0 and no response$'
 constructor mute 'for (int fd = 3; fd < 64; fd++) close(fd); for (;;) pause();'
 try 'a process that closes everything' 1 aoticache inspect "$work/mute.so"
-prints 'is not waited for' '^not loaded +loading it failed: its process closed its output and continued; it was ended$'
+prints 'is not waited for' '^not loaded +loading it failed: the process closed its output but kept running; it was killed$'
 constructor loud 'printf("{\"noise\": 1}\n"); fflush(stdout); write(1, "\033[2J", 4);'
 try 'a library that prints' 0 aoticache inspect "$work/loud.so" --json
 holds 'does not disturb the JSON' python3 -m json.tool "$out" /dev/null

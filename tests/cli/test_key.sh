@@ -159,7 +159,7 @@ double 1 a key signed it twice
 move 1 1 entry refused .*: it is not signed; on the machine that made it, run: aoticache key sign --all$
 CHANGES
     try 'a moved signature is named' 1 bob aoticache import "$work/move.tar" --cache-dir "$work/cache-named"
-    says 'by its manifest' 'signatures of manifest [0-9a-f]{64} are not followed by it'
+    says 'by its manifest' 'the signatures of manifest [0-9a-f]{64} are not followed by that manifest'
     try 'a refusal is an error, quietly too' 1 bob aoticache import "$work/strip.tar" --quiet --cache-dir "$work/cache-quiet"
     says 'says how many' '^aoticache import: [0-9]+ refused; run without --quiet to see each'
     try '--allow-unsigned takes what is stripped' 0 bob aoticache import "$work/strip.tar" --allow-unsigned --cache-dir "$work/cache-allowed"

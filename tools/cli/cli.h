@@ -405,7 +405,8 @@ void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX]);
  */
 const char *aoticache_cli_directory_origin(const aoticache_cli *cli);
 
-/* Prints that the directory does not exist, and the origin of its name. Returns AOTICACHE_CLI_EXIT_ABSENT. */
+/* Reports that the directory does not exist, and which option, variable or setting named it. Returns
+ * AOTICACHE_CLI_EXIT_ABSENT. */
 int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory, const char *origin);
 
 struct stat;

@@ -96,7 +96,7 @@ static int print_help(const aoticache_cli *cli, const aoticache_cli_option *opti
     (void)option;
     const char *next = cli->position < cli->argc ? cli->argv[cli->position] : "";
     if (value != NULL && strcmp(value, "all") != 0)
-        return aoticache_cli_usage_error(cli, "option --help: '%s' is not all", value);
+        return aoticache_cli_usage_error(cli, "option --help: unknown value '%s'; the only value is all", value);
     aoticache_cli_print_help(cli->program, aoticache_cli_common_options, value != NULL || strcmp(next, "all") == 0);
     *(bool *)member = true;
     return AOTICACHE_CLI_EXIT_OK;

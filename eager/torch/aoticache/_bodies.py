@@ -4,8 +4,8 @@ A digest covers what runs: the code object, defaults, closure variables, and the
 content, recursively. Files, line numbers and names of modules are not part of it. Objects of PyTorch, of Python's library and
 of Python itself are represented by their names, because the keys contain PyTorch's sources and Python's version.
 
-Objects without content that can be compared (a file, a lock, a C function of another package) cannot be digested. Neither
-can code that reads what a digest cannot cover (the environment, a file, computed names).
+Objects without content that can be compared (a file, a lock, a C function of another package) cannot be digested. Nor can
+code that depends on things outside the digest: the environment, a file, computed names.
 """
 
 from __future__ import annotations

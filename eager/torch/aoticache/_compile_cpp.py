@@ -84,7 +84,10 @@ class Cpp:
         return next((name for name in search if name is not None), NO_COMPILER)
 
     def is_intel(self, compiler: str) -> bool:
-        """Returns whether it is Intel's compiler. Programs named like GCC or Clang are not; PyTorch's function checks the others."""
+        """
+        Returns whether it is Intel's compiler. A program with the name of GCC or Clang counts as not Intel's; for other names
+        PyTorch's function decides.
+        """
         return not family_of(compiler) and is_here(compiler) and bool(self.intel(compiler))
 
     def find_version(self, compiler: str) -> str:

@@ -211,7 +211,10 @@ class Flights:
                 self.end(kind, key)
 
     def _start_clock(self, kind: str, key: str) -> None:
-        """Limits a lease: PyTorch stores AOTAutograd's result after the compile of the backward pass, perhaps never."""
+        """
+        Ends the lease after a grace period, because PyTorch stores AOTAutograd's result only when the backward pass has been
+        compiled, which may never happen.
+        """
         with self._lock:
             lease = self._held.get((kind, key))
             if lease is None:

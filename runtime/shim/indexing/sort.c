@@ -209,8 +209,8 @@ static void mode_lane(const struct order *order, int64_t first, int64_t to, void
 }
 
 /*
- * Returns the rank of the lower of the two elements in the middle; in lanes with NaN the rank of the first NaN, or, if
- * NaN is not counted, only if there are no numbers. NaN is last.
+ * Returns the rank of the lower of the two middle elements. If the lane has a NaN, returns the rank of the first NaN
+ * instead; with skip_nan, only if the lane has nothing but NaN. NaN is last.
  */
 static int64_t rank_of_median(const struct order *order, const uint64_t *keys)
 {
@@ -315,7 +315,7 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
                                    AtenTensorHandle *ret_0, AtenTensorHandle *ret_1)
 {
     int at;
-    (void)sorted; /* unsorted results may be in any order, also a sorted one */
+    (void)sorted; /* unsorted results may be in any order, so they are returned sorted too */
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);

@@ -163,7 +163,8 @@ void aoticache_shim_walk(struct shim_walk *walk)
 }
 
 /*
- * Returns whether a number is outside, without the last ones that do not fill a vector. A difference is negative then.
+ * Returns whether a number is out of range. The last numbers, if they do not fill a vector, are not checked. A number
+ * is out of range if one of its two differences is negative.
  */
 #define DEFINE_OUTSIDE(name, bytes, attribute)                                                    \
     static attribute bool name(const int64_t *at, int64_t count, int64_t lowest, int64_t highest) \
@@ -202,7 +203,8 @@ bool aoticache_shim_index_check(const struct shim_tensor *index, int64_t lowest,
 {
     enum { MOST_LANES = 8 };
     const int64_t *at = index->data, count = index->numel, left = count % MOST_LANES;
-    /* Searches one by one: all numbers if one is outside, otherwise only those that are too few for a vector. */
+    /* If the vectors found a number out of range, search all numbers for the first one; otherwise check only the last
+     * ones, which do not fill a vector. */
     for (int64_t i = has_outside(at, count, lowest, highest) ? 0 : count - left; i < count; i++)
         if (at[i] < lowest || at[i] > highest) {
             *ret_number = at[i];

@@ -28,8 +28,8 @@ static AOTITorchError check_matrices(const char *function, const struct shim_ten
         return aoticache_shim_fail("%s: two matrices are needed; these have %d and %d dimensions", function,
                                    (int)a->ndim, (int)b->ndim);
     if (a->sizes[1] != b->sizes[inner])
-        return aoticache_shim_fail("%s: the first matrix has %lld columns, but the second has %lld rows or "
-                                   "columns to match",
+        return aoticache_shim_fail("%s: the first matrix has %lld columns, but the matching dimension of the "
+                                   "second has size %lld",
                                    function, (long long)a->sizes[1], (long long)b->sizes[inner]);
     return SHIM_SUCCESS;
 }

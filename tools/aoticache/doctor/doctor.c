@@ -64,7 +64,7 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
                                 device.arch, (double)device.memory_bytes / (1 << 30));
 }
 
-/* Checks the GPUs. Having no GPU is not a fault: most kernels are for the CPU. A driver that does not work is. */
+/* Checks the GPUs. Having no GPU is not a fault: most kernels are for the CPU. A driver that fails is a fault. */
 static void check_gpus(aoticache_doctor *doctor)
 {
     const aoticache_cuda *cuda;

@@ -228,7 +228,7 @@ static char *describe_death(const child *from, int status, uint64_t timeout_ns)
         return aoticache_cli_text("%s: its response has more than %s", step,
                                   aoticache_cli_format_bytes(ANSWER_MAX_BYTES, text));
     if (from->lingered)
-        return aoticache_cli_text("%s: its process closed its output and continued; it was ended", step);
+        return aoticache_cli_text("%s: the process closed its output but kept running; it was killed", step);
     if (WIFEXITED(status))
         return aoticache_cli_text("%s: its process ended with status %d and no response", step, WEXITSTATUS(status));
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)

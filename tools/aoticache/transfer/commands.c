@@ -125,7 +125,8 @@ static int export_command(aoticache_cli *cli)
     if (to_pipe && cli->json)
         return aoticache_cli_usage_error(cli, "--json and - cannot be combined: both write to standard output");
     if (to_pipe && isatty(STDOUT_FILENO))
-        return aoticache_cli_usage_error(cli, "an archive is not written to a terminal; specify a file, or a pipe");
+        return aoticache_cli_usage_error(cli,
+                                         "an archive is not written to a terminal; name a file, or pipe the output");
     int result = aoticache_transfer_open_source(&command, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
