@@ -146,6 +146,8 @@ START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*
               $(wildcard runtime/shim/tensors/*.c)
 START_OBJ  := $(call objects,$(START_SRC))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) $(addprefix base/,array.c text/stream.c text/units.c text/name_distance.c))
+# What only `aoticache inspect` reports about a file of a library: these keep no state, so the library need not export them.
+INSPECT_OBJ := $(call objects,base/arguments.c $(addprefix loader/,elf/elf.c elf/layout.c elf/names.c elf/traits.c cuda/arch.c cuda/image.c))
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(PYTHON_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
 
@@ -295,7 +297,7 @@ $(EXTENSION): $(PYTHON_OBJ) $(BUILD)/lib/libaoticache.so Makefile
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $(HARDEN_LDFLAGS) $(PYTHON_OBJ) -L$(BUILD)/lib -laoticache \
 	    $(if $(RPATH),-Wl$(comma)-rpath$(comma)'$$ORIGIN/..') -o $@
 
-$(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(INSPECT_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(call objects,tools/stat/html.c): tools/stat/report.html
 $(BUILD)/bin/aoticache-stat: $(call objects,$(wildcard tools/stat/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so

@@ -1,5 +1,5 @@
 /*
- * loader/eager_face: the functions of libraries, checks and runners that eager/ uses beyond the public headers.
+ * loader/eager_face: the functions of libraries, GPUs, checks, runners and packages that eager/ uses beyond the public headers.
  *
  * Private to loader/ and eager/.
  */
@@ -7,7 +7,9 @@
 #define AOTICACHE_LOADER_EAGER_FACE_H
 
 #include "loader/check/check.h"
+#include "loader/cuda/cuda.h"
 #include "loader/loader.h"
+#include "loader/package/package.h"
 #include "loader/runner/runner.h"
 
 /*
@@ -21,11 +23,13 @@
  */
 aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
 
-/* Returns the bytes of address space that its segments take. */
-uint64_t aoticache_library_bytes(const aoticache_library *library);
-
-/* Returns the name that was given to the load. Borrowed. */
-const char *aoticache_library_name(const aoticache_library *library);
+/*
+ * Reads the properties of one GPU. index: -1 for the first.
+ * Returns: OK; NOT_FOUND, with a message (no driver; no such device: the message has the number of devices);
+ * UNSUPPORTED (the driver does not work, or cannot read this device); INVALID; NO_MEMORY.
+ */
+aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device *ret_device,
+                                            aoticache_error *ret_error);
 
 /*
  * Orders checks from special to general: negative if `a` comes before `b`, positive if it comes after, 0 if they are
@@ -44,5 +48,13 @@ size_t aoticache_check_num_tensors(const aoticache_check *check);
  */
 aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, void (*release)(void *owner),
                                          aoticache_error *ret_error);
+
+/*
+ * Finds a model of a package by its name. name: NULL for the only model, or, if there are several, for the one called
+ * "model", which is PyTorch's default name.
+ * Returns: OK, NOT_FOUND (the message lists the models).
+ */
+aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,
+                                              const aoticache_package_model **ret_model, aoticache_error *ret_error);
 
 #endif

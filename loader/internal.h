@@ -27,11 +27,10 @@ struct aoticache_library {
      * this number; otherwise -1.
      */
     int self_fd;
-    bool proxy_executor; /* calls operators through PyTorch's proxy executor */
     atomic_bool is_prepared;
     void (*prepare_products)(void); /* worth calling while weights are copied (loader/torch.h); otherwise NULL */
-    uint64_t bytes;                 /* of address space that it takes */
-    uintptr_t address;              /* where that address space begins */
+    aoticache_library_info info;
+    uintptr_t address; /* where the address space that it takes begins */
     const aoticache_torch *torch;
     struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;

@@ -379,7 +379,7 @@ static void note_address(aoticache_library *library, const aoticache_elf *elf)
 {
     uint64_t first = 0;
     struct link_map *map = NULL;
-    library->bytes = aoticache_elf_address_bytes(elf, &first);
+    library->info.bytes = aoticache_elf_address_bytes(elf, &first);
     if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) == 0 && map != NULL)
         library->address = (uintptr_t)map->l_addr + (uintptr_t)first;
 }
@@ -393,7 +393,7 @@ static bool has_large_products(const aoticache_library *library, const aoticache
                                            "aoti_torch_cpu_bmm_out", "aoti_torch_cpu__mkl_linear",
                                            "aoti_torch_cpu__linear_pointwise"};
     enum { LEAST_BYTES = 4 << 20 };
-    for (size_t i = 0; library->bytes >= LEAST_BYTES && i < names->symbols.count; i++)
+    for (size_t i = 0; library->info.bytes >= LEAST_BYTES && i < names->symbols.count; i++)
         for (size_t p = 0; p < sizeof products / sizeof products[0]; p++)
             if (strcmp(names->symbols.names[i], products[p]) == 0)
                 return true;
@@ -409,6 +409,7 @@ static aoticache_library *library_new(const char *name)
     atomic_init(&library->references, 1);
     library->self_fd = -1;
     memcpy(library->name, name, length + 1);
+    library->info.name = library->name;
     return library;
 }
 
@@ -520,7 +521,8 @@ static aoticache_status load_checked(loading *load, aoticache_library **ret_libr
     if (library == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a library");
     library->torch = &load->provider->torch;
-    library->proxy_executor = load->names.proxy_executor;
+    library->info.torch_kind = load->provider->torch.kind;
+    library->info.needs_proxy_executor = load->names.proxy_executor;
     status = aoticache_cuda_facts_read(load->fd, &load->names.needed, &library->cuda, ret_error);
     if (status == AOTICACHE_OK)
         status = load_file(load, fd >= 0 ? fd : load->fd, &library->handle, ret_error);
@@ -596,8 +598,8 @@ void aoticache_library_unref(aoticache_library *library)
     int saved = errno;
     if (library->handle != NULL) {
         aoticache_fork_guard_enter();
-        aoticache_thread_exit_run(library->address, library->address + library->bytes);
-        aoticache_own_mappings_release(library->address, library->address + library->bytes);
+        aoticache_thread_exit_run(library->address, library->address + library->info.bytes);
+        aoticache_own_mappings_release(library->address, library->address + library->info.bytes);
         dlclose(library->handle);
         aoticache_fork_guard_leave();
     }
@@ -608,24 +610,9 @@ void aoticache_library_unref(aoticache_library *library)
     errno = saved;
 }
 
-uint64_t aoticache_library_bytes(const aoticache_library *library)
+const aoticache_library_info *aoticache_library_get_info(const aoticache_library *library)
 {
-    return library->bytes;
-}
-
-const char *aoticache_library_name(const aoticache_library *library)
-{
-    return library->name;
-}
-
-aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library)
-{
-    return library->torch->kind;
-}
-
-bool aoticache_library_needs_proxy_executor(const aoticache_library *library)
-{
-    return library->proxy_executor;
+    return &library->info;
 }
 
 bool aoticache_library_exports(const aoticache_library *library, const char *function)

@@ -182,50 +182,17 @@ AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *nam
                                                          aoticache_library **ret_library, aoticache_error *ret_error);
 /* Drops a reference; the last one unloads the library. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
-AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
-/*
- * Returns whether the library calls operators through PyTorch's proxy executor, which its host must then pass to runs.
- */
-AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 
-/* The producer of a library, as far as its file shows. */
-typedef enum aoticache_library_maker {
-    AOTICACHE_MAKER_UNKNOWN = 0,
-    AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */
-    AOTICACHE_MAKER_RUNTIME = 2,  /* written in C over libaoticache_runtime.a */
-    AOTICACHE_MAKER_INDUCTOR = 3, /* Inductor's code over libaoticache_runtime.a (eager/inductor/) */
-} aoticache_library_maker;
+/* Facts about a loaded library, which stay the same. Borrowed from the library. */
+typedef struct aoticache_library_info {
+    const char *name;                /* as it was given to the load */
+    aoticache_torch_kind torch_kind; /* where its aoti_torch_* functions come from */
+    bool needs_proxy_executor; /* calls operators through PyTorch's proxy executor, which its host must pass to runs */
+    uint64_t bytes;            /* address space that its segments take */
+} aoticache_library_info;
 
-/*
- * Facts about the file of a library, in addition to its names (aoticache_library_describe()). All strings belong to the
- * traits. For a library of another class or byte order all fields are 0 or "".
- */
-typedef struct aoticache_library_traits {
-    aoticache_library_maker maker;
-    const char *soname;          /* "" if it has none */
-    const char *compiler;        /* the first text of .comment, "GCC: (GNU) 12.2.0"; "" if there is none */
-    const char *proxy_operators; /* called through the proxy executor: "aten::cholesky, aten::fft_fft2"; or "" */
-    size_t unique_symbol_count;  /* STB_GNU_UNIQUE; if not 0, it can be unloaded only if loaded from a copy */
-    bool executable_stack;       /* hardened systems refuse to load it */
-    bool finds_itself;           /* imports dladdr or the like: may open its own file to map weights */
-    uint64_t mapped_bytes;       /* address space that its segments take */
-    uint64_t appended_bytes;     /* after everything that the ELF tables describe: weights */
-} aoticache_library_traits;
-
-/* Reads the whole file once. Returns: OK, INVALID (as aoticache_library_describe()), IO, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_library_traits_read(int fd, aoticache_library_traits **ret_traits,
-                                                             aoticache_error *ret_error);
-AOTICACHE_API void aoticache_library_traits_free(aoticache_library_traits *traits);
-
-/*
- * Finds which of the names a shared library such as libtorch_cpu.so defines. The library is not loaded.
- *
- * names: sorted as strcmp() sorts. found: `count` elements, set to true for names that the library defines and
- * otherwise left as they are, so that several libraries can be searched one after the other. On failure nothing is set.
- * Returns: OK, INVALID, IO, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_library_find_symbols(int fd, const char *const *names, size_t count,
-                                                              bool *found, aoticache_error *ret_error);
+/* Returns the facts, never NULL. Borrowed from the library. */
+AOTICACHE_API const aoticache_library_info *aoticache_library_get_info(const aoticache_library *library);
 
 #ifdef __cplusplus
 }

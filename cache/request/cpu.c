@@ -173,29 +173,6 @@ const char *aoticache_cpu_arch(void)
 #endif
 }
 
-aoticache_cpu_features aoticache_cpu_features_lacking(const aoticache_cpu_features *have,
-                                                      const aoticache_cpu_features *required)
-{
-    aoticache_cpu_features lacking;
-    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
-        lacking.words[i] = required->words[i] & ~have->words[i];
-    return lacking;
-}
-
-unsigned aoticache_cpu_features_count(const aoticache_cpu_features *features)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
-        count += (unsigned)__builtin_popcountll(features->words[i]);
-    return count;
-}
-
-bool aoticache_cpu_features_include(const aoticache_cpu_features *have, const aoticache_cpu_features *required)
-{
-    aoticache_cpu_features lacking = aoticache_cpu_features_lacking(have, required);
-    return aoticache_cpu_features_count(&lacking) == 0;
-}
-
 /* ---- to text ---- */
 
 static const char *name_of(unsigned bit)

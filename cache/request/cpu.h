@@ -35,16 +35,34 @@ AOTICACHE_API const aoticache_cpu_features *aoticache_cpu_features_get(void);
 /* Returns "x86_64", "aarch64": the machine's architecture, as uname -m names it. Static storage. */
 AOTICACHE_API const char *aoticache_cpu_arch(void);
 
-/* Returns whether `have` includes all of `required`. */
-AOTICACHE_API bool aoticache_cpu_features_include(const aoticache_cpu_features *have,
-                                                  const aoticache_cpu_features *required);
+/* Returns the features of `required` that `have` lacks. */
+static inline aoticache_cpu_features aoticache_cpu_features_lacking(const aoticache_cpu_features *have,
+                                                                    const aoticache_cpu_features *required)
+{
+    aoticache_cpu_features lacking;
+    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
+        lacking.words[i] = required->words[i] & ~have->words[i];
+    return lacking;
+}
 
 /* Returns how many features are in the set: of two entries that both fit, the one with more features is the more demanding. */
-AOTICACHE_API unsigned aoticache_cpu_features_count(const aoticache_cpu_features *features);
+static inline unsigned aoticache_cpu_features_count(const aoticache_cpu_features *features)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
+        count += (unsigned)__builtin_popcountll(features->words[i]);
+    return count;
+}
 
-/* Returns the features of `required` that `have` lacks. */
-AOTICACHE_API aoticache_cpu_features aoticache_cpu_features_lacking(const aoticache_cpu_features *have,
-                                                                    const aoticache_cpu_features *required);
+/* Returns whether `have` includes all of `required`. */
+static inline bool aoticache_cpu_features_include(const aoticache_cpu_features *have,
+                                                  const aoticache_cpu_features *required)
+{
+    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
+        if ((required->words[i] & ~have->words[i]) != 0)
+            return false;
+    return true;
+}
 
 /*
  * Writes names joined by commas in the order of their bits ("avx,avx2,fma"), "" for none; bits without a name as "bit77".

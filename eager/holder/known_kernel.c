@@ -279,8 +279,9 @@ static void unload_over_budget(aoticache_context *context, const aoticache_known
 
 static uint64_t bytes_of(const aoticache_runner *runner)
 {
-    uint64_t bytes = aoticache_library_bytes(aoticache_runner_library(runner));
-    for (size_t i = 0; i < aoticache_runner_num_constants(runner); i++) {
+    const aoticache_runner_info *info = aoticache_runner_get_info(runner);
+    uint64_t bytes = aoticache_library_get_info(info->library)->bytes;
+    for (size_t i = 0; i < info->num_constants; i++) {
         aoticache_constant constant;
         if (aoticache_runner_read_constant(runner, i, &constant, NULL) == AOTICACHE_OK && constant.has_bytes)
             bytes += constant.bytes;
@@ -331,17 +332,17 @@ void aoticache_holder_unload_all(aoticache_holder *holder)
 static aoticache_status check_runner(const aoticache_holder *holder, const aoticache_runner *runner,
                                      aoticache_error *ret_error)
 {
-    size_t outputs = aoticache_runner_num_outputs(runner);
-    if (aoticache_library_needs_proxy_executor(aoticache_runner_library(runner)))
+    const aoticache_runner_info *info = aoticache_runner_get_info(runner);
+    const aoticache_library_info *library = aoticache_library_get_info(info->library);
+    if (library->needs_proxy_executor)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "library %.80s: PyTorch compiled %s into a call of its proxy executor, which "
                                    "is not faster than the operator itself",
-                                   aoticache_library_name(aoticache_runner_library(runner)), holder->op);
-    if (holder->returns == AOTICACHE_RETURNS_LIST || outputs == holder->num_returns)
+                                   library->name, holder->op);
+    if (holder->returns == AOTICACHE_RETURNS_LIST || info->num_outputs == holder->num_returns)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.80s returns %zu outputs, but %s has %zu",
-                               aoticache_library_name(aoticache_runner_library(runner)), outputs, holder->op,
-                               holder->num_returns);
+                               library->name, info->num_outputs, holder->op, holder->num_returns);
 }
 
 static aoticache_status load_runner(const aoticache_holder *holder, aoticache_artifact *artifact,

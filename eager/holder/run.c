@@ -101,7 +101,7 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
                                  size_t num_outputs, bool *consumed, aoticache_error *ret_error)
 {
     AtenTensorHandle *own = NULL;
-    size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
+    size_t num_inputs = 0, expected = aoticache_runner_hot_of(runner)->num_inputs;
     const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
@@ -133,7 +133,8 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
                                       bool *consumed, aoticache_error *ret_error)
 {
     AtenTensorHandle inputs[TENSORS_ON_STACK], outputs[TENSORS_ON_STACK];
-    size_t num_inputs = aoticache_runner_num_inputs(runner), num_outputs = aoticache_runner_num_outputs(runner);
+    const aoticache_runner_hot *hot = aoticache_runner_hot_of(runner);
+    size_t num_inputs = hot->num_inputs, num_outputs = hot->num_outputs;
     size_t results = holder->returns == AOTICACHE_RETURNS_LIST ? 1 : num_outputs;
     if (stack->count - holder->num_arguments + results > stack->capacity)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,

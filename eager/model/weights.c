@@ -320,7 +320,7 @@ aoticache_status aoticache_model_weights_give(aoticache_model_weights *weights, 
                                               aoticache_error *ret_error)
 {
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
-    const bool is_cpu = strncmp(aoticache_runner_device(runner), "cpu", 3) == 0;
+    const bool is_cpu = strncmp(aoticache_runner_get_info(runner)->device, "cpu", 3) == 0;
     options.by_fqn = options.partial = true;
     options.user_managed = is_cpu;
     options.from_cpu = !is_cpu;

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "eager/package/internal.h"
+#include "loader/eager_face.h"
 
 /* ---- unpacking, as a compile hook ---- */
 
@@ -210,15 +211,15 @@ static aoticache_status add_models(aoticache_cache *cache, aoticache_package_sou
                                    const aoticache_package_model *only, const aoticache_cpu_features *requirements,
                                    aoticache_package_fn callback, void *user, aoticache_error *ret_error)
 {
-    const size_t count = only != NULL ? 1 : aoticache_package_num_models(source->package);
-    for (size_t i = 0; i < count; i++) {
+    const aoticache_package_model *model = only != NULL ? only : aoticache_package_model_at(source->package, 0);
+    for (size_t i = 1; model != NULL; i++) {
         aoticache_package_report report;
-        const aoticache_package_model *model = only != NULL ? only : aoticache_package_model_at(source->package, i);
         aoticache_status status = add_model(cache, source, model, requirements, &report, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (callback != NULL && !callback(user, &report))
             break;
+        model = only != NULL ? NULL : aoticache_package_model_at(source->package, i);
     }
     return AOTICACHE_OK;
 }

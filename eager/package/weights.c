@@ -118,7 +118,8 @@ static int compare_places(const void *a, const void *b)
 static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
 {
     uint64_t offset = 0;
-    for (size_t i = 0; i < aoticache_runner_num_constants(runner); i++) {
+    const size_t count = aoticache_runner_get_info(runner)->num_constants;
+    for (size_t i = 0; i < count; i++) {
         aoticache_constant constant;
         if (aoticache_runner_read_constant(runner, i, &constant, NULL) != AOTICACHE_OK || !constant.has_bytes)
             return false;
@@ -211,7 +212,7 @@ static void share_constants(struct sharing *sharing, aoticache_runner *runner)
 aoticache_status aoticache_package_weights_give(aoticache_package_weights *weights, aoticache_runner *runner,
                                                 aoticache_error *ret_error)
 {
-    const size_t count = aoticache_runner_num_constants(runner);
+    const size_t count = aoticache_runner_get_info(runner)->num_constants;
     aoticache_status status =
         aoticache_runner_update_constants_from_blob(runner, weights->bytes, weights->size, ret_error);
     if (status != AOTICACHE_OK || count == 0)

@@ -78,7 +78,7 @@ static int compare_names(const void *a, const void *b)
 static aoticache_status list_constants(const aoticache_runner *runner, const char ***ret_names, size_t *ret_count,
                                        aoticache_error *ret_error)
 {
-    const size_t total = aoticache_runner_num_constants(runner);
+    const size_t total = aoticache_runner_get_info(runner)->num_constants;
     size_t count = 0;
     cleanup_free const char **names = calloc(total + 1, sizeof *names);
     if (names == NULL)
@@ -136,7 +136,7 @@ static aoticache_status give(const aoticache_package_given *given, const char *p
 {
     aoticache_error detail = {.message = ""};
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
-    const bool is_cpu = strncmp(aoticache_runner_device(runner), "cpu", 3) == 0;
+    const bool is_cpu = strncmp(aoticache_runner_get_info(runner)->device, "cpu", 3) == 0;
     options.by_fqn = options.partial = true;
     options.user_managed = is_cpu;
     options.from_cpu = !is_cpu;

@@ -18,12 +18,11 @@ PyTypeObject *runtime_model_type;
 /* Refuses models that need something of PyTorch that this module does not provide. */
 static aoticache_status check_model(aoticache_runner *runner, const char *device, aoticache_error *ret_error)
 {
-    const aoticache_library *library = aoticache_runner_library(runner);
+    const aoticache_library_info *library = aoticache_library_get_info(aoticache_runner_get_info(runner)->library);
     if (strncmp(device, "cpu", 3) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "the model is for device %s, but aoticache.runtime runs models for the CPU", device);
-    if (aoticache_library_needs_proxy_executor(library) &&
-        aoticache_library_torch_kind(library) == AOTICACHE_TORCH_LIBTORCH)
+    if (library->needs_proxy_executor && library->torch_kind == AOTICACHE_TORCH_LIBTORCH)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "the model calls PyTorch operators through its proxy executor: load it in a "
                                    "process with PyTorch, with torch._inductor.aoti_load_package()");

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/process/fork_guard.h"
+#include "loader/eager_face.h"
 #include "loader/internal.h"
 
 #include <dlfcn.h>

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/process/fork_guard.h"
+#include "loader/eager_face.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -39,13 +40,6 @@ static const char *const symbols[] = {
 _Static_assert(sizeof symbols / sizeof symbols[0] == sizeof(driver_functions) / sizeof(void (*)(void)),
                "one symbol for each function, in order");
 
-/* A device, or the reason why it cannot be read. */
-typedef struct probed_device {
-    aoticache_cuda_device device;
-    const char *failed; /* the function that failed; NULL: none */
-    int code;
-} probed_device;
-
 /*
  * The results of all calls of the driver, so that a child after a fork needs no driver. They are written once, before
  * any thread reads them.
@@ -53,7 +47,6 @@ typedef struct probed_device {
 static struct probe {
     aoticache_cuda cuda;
     aoticache_error error;
-    probed_device *devices;
     driver_functions driver;
     int (*get_error_string)(int code, const char **ret_text); /* NULL: an old driver has none */
 } probe;
@@ -150,13 +143,20 @@ static int read_device(int position, aoticache_cuda_device *device, const char *
 static aoticache_status read_devices(aoticache_error *ret_error)
 {
     size_t count = (size_t)probe.cuda.device_count;
-    probe.devices = calloc(count + 1, sizeof *probe.devices);
-    if (probe.devices == NULL)
+    aoticache_cuda_device *devices = calloc(count + 1, sizeof *devices);
+    probe.cuda.devices = devices;
+    if (devices == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu CUDA devices", count);
     for (size_t i = 0; i < count; i++) {
         const char *function;
-        probe.devices[i].code = read_device((int)i, &probe.devices[i].device, &function);
-        probe.devices[i].failed = probe.devices[i].code != 0 ? function : NULL;
+        char *problem;
+        int code = read_device((int)i, &devices[i], &function);
+        if (code == 0)
+            continue;
+        if (asprintf(&problem, "cannot query CUDA device %zu: %s failed with error %d: %.300s", i, function, code,
+                     error_text(code)) < 0)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu CUDA devices", count);
+        devices[i].problem = problem;
     }
     return AOTICACHE_OK;
 }
@@ -206,11 +206,9 @@ aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
                                    "there is no CUDA device %d: this machine has %d, numbered from 0", (int)index,
                                    (int)cuda->device_count);
-    const probed_device *device = &probe.devices[position];
-    if (device->failed != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "cannot query CUDA device %d: %s failed with error %d: %.300s", (int)position,
-                                   device->failed, device->code, error_text(device->code));
-    *ret_device = device->device;
+    const aoticache_cuda_device *device = &cuda->devices[position];
+    if (device->problem != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s", device->problem);
+    *ret_device = *device;
     return AOTICACHE_OK;
 }

@@ -8,6 +8,7 @@
 #define AOTICACHE_LOADER_CUDA_INTERNAL_H
 
 #include "loader/cuda/cuda.h"
+#include "loader/cuda/images.h"
 #include "loader/elf/internal.h"
 #include "loader/runner/runner.h"
 

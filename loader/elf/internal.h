@@ -4,8 +4,9 @@
  *
  * Private to loader/. The file is untrusted: every offset and count is checked against the file's size before it is
  * used, and all reading is done with pread into private memory, so that a file that shrinks meanwhile causes an error,
- * not a signal. The public descriptions of a file (aoticache_library_describe() and aoticache_library_traits_read() of
- * loader/loader.h) are made here too.
+ * not a signal. The descriptions of a file are made here too: the public one (aoticache_library_describe() of
+ * loader/loader.h) and that of `aoticache inspect` (loader/elf/traits.h). The tool links all files of this directory
+ * except describe.c, so they keep no state.
  */
 #ifndef AOTICACHE_LOADER_ELF_INTERNAL_H
 #define AOTICACHE_LOADER_ELF_INTERNAL_H
@@ -89,6 +90,7 @@ typedef struct aoticache_name_list {
 
 /* Appends a name. false: out of memory, and the list is unchanged. */
 bool aoticache_name_list_add(aoticache_name_list *list, const char *name);
+void aoticache_name_list_sort(aoticache_name_list *list);
 void aoticache_name_list_free(aoticache_name_list *list);
 
 /* Bytes that fit into an error message next to its other text. */

@@ -5,10 +5,10 @@
  * missing.
  */
 #include "base/arguments.h"
-#include "loader/elf/internal.h"
+#include "loader/elf/traits.h"
 
 #include "base/cleanup.h"
-#include "loader/loader.h"
+#include "loader/elf/internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * model's own. Only entries accepted here are unpacked later.
  */
 #include "base/arguments.h"
+#include "loader/eager_face.h"
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
@@ -482,11 +483,6 @@ void aoticache_package_close(aoticache_package *package)
     aoticache_archive_close(package->archive);
     free(package);
     errno = saved;
-}
-
-size_t aoticache_package_num_models(const aoticache_package *package)
-{
-    return package->model_count;
 }
 
 const aoticache_package_model *aoticache_package_model_at(const aoticache_package *package, size_t position)

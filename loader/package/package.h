@@ -59,18 +59,9 @@ AOTICACHE_API aoticache_status aoticache_package_open_fd(int fd, const char *nam
                                                          aoticache_error *ret_error);
 AOTICACHE_API void aoticache_package_close(aoticache_package *package);
 
-AOTICACHE_API size_t aoticache_package_num_models(const aoticache_package *package);
-/* Returns a model, or NULL past the end. */
+/* Returns a model, or NULL past the end: for (i = 0; (model = aoticache_package_model_at(package, i)) != NULL; i++). */
 AOTICACHE_API const aoticache_package_model *aoticache_package_model_at(const aoticache_package *package,
                                                                         size_t position);
-/*
- * Finds a model by its name. name: NULL for the only model, or, if there are several, for the one called "model", which
- * is PyTorch's default name.
- * Returns: OK, NOT_FOUND (the message lists the models).
- */
-AOTICACHE_API aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,
-                                                            const aoticache_package_model **ret_model,
-                                                            aoticache_error *ret_error);
 
 /* Called for each pair of the library's metadata (user metadata too), in the file's order. Return false to stop. */
 typedef bool (*aoticache_metadata_fn)(void *user, const char *name, const char *value);

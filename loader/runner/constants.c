@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t aoticache_runner_num_constants(const aoticache_runner *runner)
-{
-    return runner->num_constants;
-}
-
 const char *aoticache_runner_constant_name(const aoticache_runner *runner, size_t position, bool fqn)
 {
     const aoticache_library_functions *functions = &runner->library->functions;

@@ -70,6 +70,7 @@ struct aoticache_runner {
     char *device;
     int32_t device_index;
     size_t num_constants;
+    aoticache_runner_info info; /* the same facts for users; complete when the runner is */
     /* Changed only while no other thread is inside: */
     size_t first_missing; /* first constant of the active buffer without a value; num_constants: all have one */
     /* Changed and read only inside a change: */

@@ -295,12 +295,6 @@ static inline aoticache_status run_stealing(aoticache_runner *runner, run_call *
     return run_stealing_with(runner, call, inputs, on_stack, outputs, ret_error);
 }
 
-static void delete_given(const aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs)
-{
-    if (inputs != NULL)
-        delete_handles(runner, inputs, num_inputs);
-}
-
 /* ---- without the container ---- */
 
 /*
@@ -342,56 +336,61 @@ static inline aoticache_status run_plain(const aoticache_runner *runner, const A
     return status;
 }
 
-/* ---- the public functions ---- */
+/* ---- the functions for callers ---- */
 
-aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
-                                      AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
+/*
+ * Checks a call, fills in the runner's stream and proxy executor if it names none, and runs it. steal: takes over the
+ * inputs, even on failure.
+ */
+static inline aoticache_status run(aoticache_runner *runner, run_call *call, bool steal, AtenTensorHandle *inputs,
+                                   size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
+                                   aoticache_error *ret_error)
 {
     aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    if (__builtin_expect(status != AOTICACHE_OK, 0))
+    if (__builtin_expect(status != AOTICACHE_OK, 0)) {
+        if (steal && inputs != NULL)
+            delete_handles(runner, inputs, num_inputs);
         return status;
-    if (__builtin_expect(runner->hot.run_plain != NULL, 1))
-        return run_plain(runner, inputs, outputs, ret_error);
-    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->hot.proxy_executor};
-    return run_borrowing(runner, &call, inputs, outputs, ret_error);
+    }
+    if (__builtin_expect(runner->hot.run_plain != NULL, 1) && call->stream == NULL && call->proxy_executor == NULL) {
+        status = run_plain(runner, inputs, outputs, ret_error);
+        if (steal)
+            delete_handles(runner, inputs, num_inputs);
+        return status;
+    }
+    if (call->stream == NULL)
+        call->stream = aoticache_runner_stream(runner);
+    if (call->proxy_executor == NULL)
+        call->proxy_executor = runner->hot.proxy_executor;
+    return steal ? run_stealing(runner, call, inputs, outputs, ret_error)
+                 : run_borrowing(runner, call, inputs, outputs, ret_error);
 }
 
 aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
                                                AtenTensorHandle *outputs, size_t num_outputs,
                                                aoticache_error *ret_error)
 {
-    aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    if (status != AOTICACHE_OK) {
-        delete_given(runner, inputs, num_inputs);
-        return status;
-    }
-    if (runner->hot.run_plain != NULL) {
-        status = run_plain(runner, inputs, outputs, ret_error);
-        delete_handles(runner, inputs, num_inputs);
-        return status;
-    }
-    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->hot.proxy_executor};
-    return run_stealing(runner, &call, inputs, outputs, ret_error);
+    run_call call = {.stream = NULL};
+    return run(runner, &call, true, inputs, num_inputs, outputs, num_outputs, ret_error);
 }
 
 aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                            AtenTensorHandle *inputs, size_t num_inputs, AtenTensorHandle *outputs,
                                            size_t num_outputs, aoticache_error *ret_error)
 {
-    aoticache_run_options chosen;
-    aoticache_status status =
-        AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen, ret_error);
-    if (status != AOTICACHE_OK) /* whether to take the inputs over is unknown: the caller keeps them */
-        return status;
-    status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    if (status != AOTICACHE_OK) {
-        if (chosen.steal_inputs)
-            delete_given(runner, inputs, num_inputs);
-        return status;
+    run_call call = {.stream = NULL};
+    bool steal = false;
+    if (__builtin_expect(options != NULL, 0)) {
+        aoticache_run_options chosen;
+        aoticache_status status =
+            AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen, ret_error);
+        if (status != AOTICACHE_OK) /* whether to take the inputs over is unknown: the caller keeps them */
+            return status;
+        call.stream = chosen.stream;
+        call.proxy_executor = chosen.proxy_executor;
+        steal = chosen.steal_inputs;
     }
-    run_call call = {.stream = chosen.stream != NULL ? chosen.stream : aoticache_runner_stream(runner),
-                     .proxy_executor =
-                         chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->hot.proxy_executor};
-    return chosen.steal_inputs ? run_stealing(runner, &call, inputs, outputs, ret_error)
-                               : run_borrowing(runner, &call, inputs, outputs, ret_error);
+    if (__builtin_expect(runner == NULL, 0))
+        return AOTICACHE_REFUSE_NULL(ret_error, runner);
+    return run(runner, &call, steal, inputs, num_inputs, outputs, num_outputs, ret_error);
 }

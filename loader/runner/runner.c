@@ -248,6 +248,11 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
         return status;
     }
     find_plain_kernel(runner, &chosen);
+    runner->info = (aoticache_runner_info){.library = library,
+                                           .device = runner->device,
+                                           .num_inputs = runner->hot.num_inputs,
+                                           .num_outputs = runner->hot.num_outputs,
+                                           .num_constants = runner->num_constants};
     *ret_runner = runner;
     return AOTICACHE_OK;
 }
@@ -302,44 +307,19 @@ void aoticache_runner_expect(aoticache_runner *runner, aoticache_check *check, c
 
 /* ---- properties ---- */
 
-aoticache_library *aoticache_runner_library(const aoticache_runner *runner)
+const aoticache_runner_info *aoticache_runner_get_info(const aoticache_runner *runner)
 {
-    return runner->library;
+    return &runner->info;
 }
 
-const char *aoticache_runner_device(const aoticache_runner *runner)
-{
-    return runner->device;
-}
-
-size_t aoticache_runner_num_inputs(const aoticache_runner *runner)
-{
-    return runner->hot.num_inputs;
-}
-
-size_t aoticache_runner_num_outputs(const aoticache_runner *runner)
-{
-    return runner->hot.num_outputs;
-}
-
-const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position)
+const char *aoticache_runner_tensor_name(const aoticache_runner *runner, bool output, size_t position)
 {
     const aoticache_library_functions *functions = &runner->library->functions;
+    AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t, const char **) =
+        output ? functions->AOTInductorModelContainerGetOutputName : functions->AOTInductorModelContainerGetInputName;
+    const size_t count = output ? runner->hot.num_outputs : runner->hot.num_inputs;
     const char *name = NULL;
-    if (position >= runner->hot.num_inputs || functions->AOTInductorModelContainerGetInputName == NULL ||
-        functions->AOTInductorModelContainerGetInputName(runner->container, position, &name) != 0)
-        return NULL;
-    return name;
-}
-
-const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position)
-{
-    const aoticache_library_functions *functions = &runner->library->functions;
-    const char *name = NULL;
-    if (position >= runner->hot.num_outputs || functions->AOTInductorModelContainerGetOutputName == NULL ||
-        functions->AOTInductorModelContainerGetOutputName(runner->container, position, &name) != 0)
-        return NULL;
-    return name;
+    return position < count && ask != NULL && ask(runner->container, position, &name) == 0 ? name : NULL;
 }
 
 aoticache_status aoticache_runner_lacks(const aoticache_runner *runner, const char *function, const char *what,

@@ -66,15 +66,32 @@ AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *librar
 AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
 AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
 
-/* Return the library, borrowed, and the device as it was given, "cpu" for NULL. */
-AOTICACHE_API aoticache_library *aoticache_runner_library(const aoticache_runner *runner);
-AOTICACHE_API const char *aoticache_runner_device(const aoticache_runner *runner);
+/* Facts about a runner, which stay the same. Borrowed from the runner. */
+typedef struct aoticache_runner_info {
+    aoticache_library *library; /* borrowed */
+    const char *device;         /* as it was given; "cpu" for NULL */
+    size_t num_inputs, num_outputs;
+    size_t num_constants; /* aoticache_runner_read_constant() reads one */
+} aoticache_runner_info;
 
-AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
-AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
-/* Return a name, borrowed from the library; NULL past the end, or if the library has no names. */
-AOTICACHE_API const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position);
-AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position);
+/* Returns the facts, never NULL. Borrowed from the runner. */
+AOTICACHE_API const aoticache_runner_info *aoticache_runner_get_info(const aoticache_runner *runner);
+
+static inline size_t aoticache_runner_num_inputs(const aoticache_runner *runner)
+{
+    return aoticache_runner_get_info(runner)->num_inputs;
+}
+
+static inline size_t aoticache_runner_num_outputs(const aoticache_runner *runner)
+{
+    return aoticache_runner_get_info(runner)->num_outputs;
+}
+
+/*
+ * Returns the name of an input or of an output, borrowed from the library; NULL past the end, or if the library has no
+ * names.
+ */
+AOTICACHE_API const char *aoticache_runner_tensor_name(const aoticache_runner *runner, bool output, size_t position);
 
 /*
  * Returns two JSON texts that describe how inputs and outputs make up the arguments and results of the Python function
@@ -86,10 +103,22 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
 
 /* ---- running ---- */
 
+typedef struct aoticache_run_options {
+    size_t size;
+    AOTInductorStreamHandle stream;         /* a cudaStream_t; NULL: the device's current one */
+    AOTIProxyExecutorHandle proxy_executor; /* NULL: the runner's */
+    bool steal_inputs;                      /* the run takes over the inputs */
+} aoticache_run_options;
+
+#define AOTICACHE_RUN_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_run_options)
+
 /*
- * Runs the kernel on the device's current stream.
+ * Runs the kernel, by default on the device's current stream.
  *
- * inputs:  borrowed; the library gets new handles of them.
+ * options: NULL: the defaults.
+ * inputs:  borrowed, and the array is not written to; the library gets new handles of them. With steal_inputs no new
+ *          handles are made: the run takes over the tensors, even on failure, and every element of the array is NULL
+ *          afterwards. If the options themselves are INVALID, or the runner is NULL, nothing is taken.
  * outputs: num_outputs elements. On OK the caller frees the tensors, and NULL stands for a result that is None; on
  *          failure nothing is written.
  *
@@ -101,31 +130,19 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * own message, and, if a function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant,
  * which is named, has no value); NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
-                                                    size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
-                                                    aoticache_error *ret_error);
-/* Runs as aoticache_runner_run() does, but takes over the inputs, even on failure: no new handles are made. */
-AOTICACHE_API aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs,
-                                                             size_t num_inputs, AtenTensorHandle *outputs,
-                                                             size_t num_outputs, aoticache_error *ret_error);
-
-typedef struct aoticache_run_options {
-    size_t size;
-    AOTInductorStreamHandle stream;         /* a cudaStream_t; NULL: the device's current one */
-    AOTIProxyExecutorHandle proxy_executor; /* NULL: the runner's */
-    bool steal_inputs;                      /* as aoticache_runner_run_stealing() */
-} aoticache_run_options;
-
-#define AOTICACHE_RUN_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_run_options)
-
-/*
- * Runs as aoticache_runner_run() does, with options, which may be NULL. With steal_inputs every element of the array is
- * NULL afterwards; if the options themselves are INVALID, nothing is taken.
- */
 AOTICACHE_API aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                                          AtenTensorHandle *inputs, size_t num_inputs,
                                                          AtenTensorHandle *outputs, size_t num_outputs,
                                                          aoticache_error *ret_error);
+
+/* Runs the kernel with the default options, so the inputs are borrowed. */
+static inline aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
+                                                    size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
+                                                    aoticache_error *ret_error)
+{
+    return aoticache_runner_run_with(runner, NULL, (AtenTensorHandle *)(uintptr_t)inputs, num_inputs, outputs,
+                                     num_outputs, ret_error);
+}
 
 /* ---- constants ---- */
 
@@ -149,7 +166,6 @@ typedef struct aoticache_constant {
     uint64_t bytes; /* of the data in the library; valid if has_bytes */
 } aoticache_constant;
 
-AOTICACHE_API size_t aoticache_runner_num_constants(const aoticache_runner *runner);
 /* Returns: OK, INVALID (no such position), RUN_FAILED (with the library's own message). */
 AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_runner *runner, size_t position,
                                                               aoticache_constant *ret_constant,

@@ -102,7 +102,7 @@ static aoticache_runner *create_ours(const char *path, bool pool_only)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (aoticache_library_load_fd(fd, path, NULL, &library, &error) != AOTICACHE_OK)
         fail(path, error.message);
-    if (aoticache_library_torch_kind(library) != AOTICACHE_TORCH_LIBTORCH)
+    if (aoticache_library_get_info(library)->torch_kind != AOTICACHE_TORCH_LIBTORCH)
         fail(path, "does not use the libtorch of this process");
     if (aoticache_runner_create(library, &options, &runner, &error) != AOTICACHE_OK)
         fail(path, error.message);

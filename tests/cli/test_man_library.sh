@@ -14,6 +14,8 @@ if sys.argv[1] == "headers":
         if not name.startswith(("build/", "tests/")):
             for text in re.findall(r"^AOTICACHE_API ([^;{}]*\))[^;{}()]*(?:AOTICACHE_PRINTF[^;]*)?;", open(name).read(), re.M):
                 found.add(squeeze(text))
+            for text in re.findall(r"^static inline ([^;{}]*\))\n\{", open(name).read(), re.M):
+                found.add(squeeze(text))
 else:
     for name in glob.glob("docs/man/*.3"):
         page = open(name).read()

@@ -2,6 +2,7 @@
  * tests/fuzz/fuzz_elf: the reader of ELF files on any bytes: description, traits, and the search for symbols. Every
  * returned name is read to its end, so that one that extends beyond its table is noticed.
  */
+#include "loader/elf/traits.h"
 #include "loader/loader.h"
 
 #include <stdlib.h>

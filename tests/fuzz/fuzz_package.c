@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "loader/eager_face.h"
 #include "loader/package/package.h"
 
 #define MAX_UNPACKED (16u << 20)
@@ -58,9 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     require(fd >= 0 && to >= 0 && write(fd, bytes, size) == (ssize_t)size);
     aoticache_status status = aoticache_package_open_fd(fd, "fuzzed", &package, &error);
     if (status == AOTICACHE_OK) {
-        require(aoticache_package_num_models(package) > 0);
-        for (size_t i = 0; i < aoticache_package_num_models(package); i++)
-            check_model(package, aoticache_package_model_at(package, i), to);
+        const aoticache_package_model *model = aoticache_package_model_at(package, 0);
+        require(model != NULL);
+        for (size_t i = 1; model != NULL; model = aoticache_package_model_at(package, i++))
+            check_model(package, model, to);
     } else {
         require(error.message[0] != '\0' && strchr(error.message, '\n') == NULL);
     }

@@ -18,13 +18,19 @@ class Error(ctypes.Structure):
     _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
-class Cuda(ctypes.Structure):
-    _fields_ = [("driver_version", ctypes.c_int32), ("device_count", ctypes.c_int32), ("driver_path", ctypes.c_char_p)]
-
-
 class Device(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char * 128), ("major", ctypes.c_int32), ("minor", ctypes.c_int32),
-                ("memory_bytes", ctypes.c_uint64), ("arch", ctypes.c_char * 16)]
+                ("memory_bytes", ctypes.c_uint64), ("arch", ctypes.c_char * 16), ("problem", ctypes.c_char_p)]
+
+
+class Cuda(ctypes.Structure):
+    _fields_ = [("driver_version", ctypes.c_int32), ("device_count", ctypes.c_int32), ("driver_path", ctypes.c_char_p),
+                ("devices", ctypes.POINTER(Device))]
+
+
+class RunnerInfo(ctypes.Structure):
+    _fields_ = [("library", pointer), ("device", ctypes.c_char_p), ("num_inputs", size_t), ("num_outputs", size_t),
+                ("num_constants", size_t)]
 
 
 class RunnerOptions(ctypes.Structure):
@@ -48,7 +54,7 @@ class Entry(ctypes.Structure):
 class Loader:
     def __init__(self, torch):
         self.torch, self.c, api = torch, ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so")), ctypes.pythonapi
-        self.c.aoticache_runner_num_outputs.restype = size_t
+        self.c.aoticache_runner_get_info.restype = ctypes.POINTER(RunnerInfo)
         api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
         api.PyCapsule_GetPointer.restype = pointer
         api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -63,11 +69,12 @@ class Loader:
 
     def cuda(self):
         """The driver, and all devices."""
-        cuda, devices = ctypes.POINTER(Cuda)(), []
+        cuda = ctypes.POINTER(Cuda)()
         self.call("aoticache_cuda_get", ctypes.byref(cuda))
-        for i in range(cuda.contents.device_count):
-            devices.append(Device())
-            self.call("aoticache_cuda_device_read", ctypes.c_int32(i), ctypes.byref(devices[-1]))
+        devices = cuda.contents.devices[:cuda.contents.device_count]
+        for device in devices:
+            if device.problem:
+                raise Refused(device.problem.decode())
         return cuda.contents, devices
 
     def handle(self, tensor):
@@ -99,7 +106,7 @@ class Runner:
             loader.call("aoticache_runner_create", library, ctypes.byref(options), ctypes.byref(self.runner))
         finally:
             loader.c.aoticache_library_unref(library)
-        self.num_outputs = loader.c.aoticache_runner_num_outputs(self.runner)
+        self.num_outputs = loader.c.aoticache_runner_get_info(self.runner).contents.num_outputs
 
     def run(self, inputs, stream=None):
         handles = (pointer * (len(inputs) + 1))(*[self.loader.handle(one) for one in inputs])

@@ -90,7 +90,7 @@ def case_private_copies(folder):
     loader.call("aoticache_library_load_fd", fd, b"abs", ctypes.byref(LoadOptions(ctypes.sizeof(LoadOptions), True)),
                 ctypes.byref(library))
     os.close(fd)
-    assert loader.c.aoticache_library_torch_kind(library) == LIBTORCH
+    assert loader.kind_of(library) == LIBTORCH
     loader.call("aoticache_runner_create", library, None, ctypes.byref(runner))
     loader.c.aoticache_library_unref(library)
     for _ in range(2):
@@ -116,7 +116,7 @@ class PrivateLoader(Loader):
                   ctypes.byref(library))
         os.close(fd)
         self.call("aoticache_runner_create", library, None, ctypes.byref(runner))
-        kind = self.c.aoticache_library_torch_kind(library)
+        kind = self.kind_of(library)
         self.c.aoticache_library_unref(library)
         return runner, kind
 

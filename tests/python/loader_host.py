@@ -17,12 +17,16 @@ LIBTORCH, SHIM = 0, 1
 FLOAT32 = 6
 
 
+class LibraryInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("torch_kind", ctypes.c_int)]
+
+
 class Loader:
     """The C interface of loader/loader.h; a failure becomes an exception with its message."""
 
     def __init__(self):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
-        self.c.aoticache_runner_num_inputs.restype = ctypes.c_size_t
+        self.c.aoticache_library_get_info.restype = ctypes.POINTER(LibraryInfo)
         self.c.aoticache_runner_unref.argtypes = self.c.aoticache_library_unref.argtypes = [ctypes.c_void_p]
         self.c.aoticache_tensor_free.argtypes = [ctypes.c_void_p]
 
@@ -38,17 +42,20 @@ class Loader:
         os.close(fd)
         runner = ctypes.c_void_p()
         self.call("aoticache_runner_create", library, None, ctypes.byref(runner))
-        kind = self.c.aoticache_library_torch_kind(library)
+        kind = self.kind_of(library)
         self.c.aoticache_library_unref(library)
         return runner, kind
+
+    def kind_of(self, library):
+        return self.c.aoticache_library_get_info(library).contents.torch_kind
 
     def run(self, runner, address, sizes):
         """Returns the one output for one contiguous float32 input at this address, as a list."""
         tensor, output, view = ctypes.c_void_p(), ctypes.c_void_p(), View()
         self.call("aoticache_tensor_from_blob", ctypes.c_void_p(address), FLOAT32, ctypes.c_int64(len(sizes)),
                   (ctypes.c_int64 * len(sizes))(*sizes), None, ctypes.byref(tensor))
-        self.call("aoticache_runner_run", runner, ctypes.byref(tensor), ctypes.c_size_t(1), ctypes.byref(output),
-                  ctypes.c_size_t(1))
+        self.call("aoticache_runner_run_with", runner, None, ctypes.byref(tensor), ctypes.c_size_t(1),
+                  ctypes.byref(output), ctypes.c_size_t(1))
         self.call("aoticache_tensor_get_view", output, ctypes.byref(view))
         values = list(ctypes.cast(view.data, ctypes.POINTER(ctypes.c_float))[:view.numel])
         self.c.aoticache_tensor_free(output)

@@ -21,13 +21,18 @@ class Report(ctypes.Structure):
                 ("digest_ns", ctypes.c_uint64), ("add_ns", ctypes.c_uint64), ("load_ns", ctypes.c_uint64)]
 
 
+class RunnerInfo(ctypes.Structure):
+    _fields_ = [("library", pointer), ("device", ctypes.c_char_p), ("num_inputs", size_t), ("num_outputs", size_t),
+                ("num_constants", size_t)]
+
+
 class Host:
     """One cache."""
 
     def __init__(self, directory):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
-        self.c.aoticache_runner_num_outputs.restype = size_t
-        self.c.aoticache_runner_num_outputs.argtypes = self.c.aoticache_runner_unref.argtypes = [pointer]
+        self.c.aoticache_runner_get_info.restype = ctypes.POINTER(RunnerInfo)
+        self.c.aoticache_runner_get_info.argtypes = self.c.aoticache_runner_unref.argtypes = [pointer]
         self.c.aoticache_tensor_free.argtypes = self.c.aoticache_cache_close.argtypes = [pointer]
         self.cache = pointer()
         os.environ["AOTICACHE_DIR"] = directory
@@ -57,11 +62,11 @@ class Host:
 
     def run(self, runner, address, sizes):
         """Returns the outputs for one contiguous float32 input at this address, as lists."""
-        tensor, count = pointer(), self.c.aoticache_runner_num_outputs(runner)
+        tensor, count = pointer(), self.c.aoticache_runner_get_info(runner).contents.num_outputs
         outputs = (pointer * count)()
         self.call("aoticache_tensor_from_blob", pointer(address), FLOAT32, ctypes.c_int64(len(sizes)),
                   (ctypes.c_int64 * len(sizes))(*sizes), None, ctypes.byref(tensor))
-        self.call("aoticache_runner_run", runner, ctypes.byref(tensor), size_t(1), outputs, size_t(count))
+        self.call("aoticache_runner_run_with", runner, None, ctypes.byref(tensor), size_t(1), outputs, size_t(count))
         values = []
         for output in outputs:
             view = View()

@@ -165,6 +165,11 @@ class RunnerOptions(ctypes.Structure):
                 ("proxy_executor", pointer), ("pool_only", ctypes.c_bool)]
 
 
+class RunnerInfo(ctypes.Structure):
+    _fields_ = [("library", pointer), ("device", ctypes.c_char_p), ("num_inputs", size_t), ("num_outputs", size_t),
+                ("num_constants", size_t)]
+
+
 class RunOptions(ctypes.Structure):
     _fields_ = [("size", size_t), ("stream", pointer), ("proxy_executor", pointer), ("steal_inputs", ctypes.c_bool)]
 
@@ -192,8 +197,7 @@ class Library:
 
     def __init__(self):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
-        for name in ("num_inputs", "num_outputs", "num_constants"):
-            getattr(self.c, "aoticache_runner_" + name).restype = size_t
+        self.c.aoticache_runner_get_info.restype = ctypes.POINTER(RunnerInfo)
 
     def call(self, name, *arguments):
         error = Error()
@@ -214,7 +218,8 @@ class Ours(Player):
         options = RunnerOptions(ctypes.sizeof(RunnerOptions), None, num_models, None, None, pool_only)
         library.call("aoticache_runner_create", opened, ctypes.byref(options), ctypes.byref(self.runner))
         library.c.aoticache_library_unref(opened)
-        self.num_outputs = library.c.aoticache_runner_num_outputs(self.runner)
+        info = library.c.aoticache_runner_get_info(self.runner).contents
+        self.num_outputs, self.num_constants = info.num_outputs, info.num_constants
 
     def ask(self, name, *arguments):
         self.library.call("aoticache_runner_" + name, self.runner, *arguments)
@@ -226,14 +231,12 @@ class Ours(Player):
         counts = size_t(len(inputs)), outputs, size_t(self.num_outputs)
         try:
             if how == "borrow":
-                self.ask("run", handles, *counts)
-            elif how == "steal":
-                self.ask("run_stealing", handles, *counts)
+                self.ask("run_with", None, handles, *counts)
             else:
-                options = RunOptions(ctypes.sizeof(RunOptions), None, None, how == "steal with options")
+                options = RunOptions(ctypes.sizeof(RunOptions), None, None, how == "steal")
                 self.ask("run_with", ctypes.byref(options), handles, *counts)
         finally:
-            if "steal" not in how:
+            if how != "steal":
                 for handle in owned:
                     self.library.c.aoticache_tensor_free(pointer(handle))
         return [self.tensors.adopt(outputs[i]) for i in range(self.num_outputs)]
@@ -251,7 +254,7 @@ class Ours(Player):
 
     def constants(self):
         constant = Constant()
-        for position in range(self.library.c.aoticache_runner_num_constants(self.runner)):
+        for position in range(self.num_constants):
             self.ask("read_constant", size_t(position), ctypes.byref(constant))
             yield constant
 

@@ -96,7 +96,7 @@ class Author:
         self.start()
         self.steps.do("extract", inactive=False)
         for which in range(len(self.inputs)):
-            for how in ("borrow", "steal", "options", "steal with options"):
+            for how in ("borrow", "options", "steal"):
                 self.run(how, which)
         if self.inputs[0]:
             self.steps.do("run", inputs=self.inputs[0][:-1], how="borrow")

@@ -256,6 +256,16 @@ FIXTURE_FUNCTION int fixture_torch_libraries(void)
     return count;
 }
 
+/* Runs with steal_inputs. */
+FIXTURE_FUNCTION aoticache_status run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
+                                               AtenTensorHandle *outputs, size_t num_outputs,
+                                               aoticache_error *ret_error)
+{
+    aoticache_run_options options = AOTICACHE_RUN_OPTIONS_INIT;
+    options.steal_inputs = true;
+    return aoticache_runner_run_with(runner, &options, inputs, num_inputs, outputs, num_outputs, ret_error);
+}
+
 /* Creates a runner, runs it on {1, 2} and returns the first element of the first output. */
 FIXTURE_FUNCTION float fixture_first_result(aoticache_library *library)
 {

@@ -105,6 +105,7 @@ Test(arguments, functions_of_loader_name_theirs)
     EXPECT("ret_view", aoticache_tensor_get_view, SOME(AtenTensorHandle), NULL);
     EXPECT("library", aoticache_runner_create, NULL, NULL, SOME(aoticache_runner **));
     EXPECT("ret_runner", aoticache_runner_create, SOME(aoticache_library *), NULL, NULL);
+    EXPECT("runner", aoticache_runner_run_with, NULL, NULL, NULL, 0, NULL, 0);
     EXPECT("runner", aoticache_runner_swap_constants, NULL);
     EXPECT("runner", aoticache_runner_free_inactive_constants, NULL);
     EXPECT("runner", aoticache_runner_update_constants, NULL, NULL, NULL, 0);

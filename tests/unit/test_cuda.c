@@ -5,6 +5,7 @@
 #include "cuda_fixture.h"
 
 #include "loader/cuda/internal.h"
+#include "loader/eager_face.h"
 #include "loader/internal.h"
 
 TestSuite(cuda, .init = fixture_setup, .fini = fixture_teardown);
@@ -25,6 +26,8 @@ Test(cuda, driver_and_its_devices_are_read)
     cr_assert_str_eq(device.name, "Stand-in T");
     cr_assert_str_eq(device.arch, "sm_75");
     cr_assert(device.major == 7 && device.minor == 5 && device.memory_bytes == UINT64_C(2) << 32);
+    cr_assert_null(cuda->devices[1].problem);
+    cr_assert_str_eq(cuda->devices[0].arch, "sm_90");
     cr_assert_eq(aoticache_cuda_device_read(-1, &device, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_str_eq(device.arch, "sm_90");
     cr_assert_eq(aoticache_cuda_get(&again, &error), AOTICACHE_OK);
@@ -89,12 +92,16 @@ Test(cuda, device_beyond_the_last_is_not_found)
 
 Test(cuda, device_that_cannot_be_asked_does_not_hide_the_others)
 {
+    const aoticache_cuda *cuda = NULL;
     aoticache_cuda_device device;
     aoticache_error error = {0};
     fixture_driver("-DBROKEN=0");
     cr_assert_eq(aoticache_cuda_device_read(0, &device, &error), AOTICACHE_UNSUPPORTED);
     cr_assert_not_null(strstr(error.message, "cuDeviceGetName failed with error 999"), "%s", error.message);
     cr_assert_eq(aoticache_cuda_device_read(1, &device, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cuda_get(&cuda, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_not_null(strstr(cuda->devices[0].problem, "CUDA device 0: cuDeviceGetName failed with error 999"));
+    cr_assert_null(cuda->devices[1].problem);
 }
 
 Test(cuda, no_place_for_an_answer_is_invalid)

@@ -17,8 +17,8 @@ Test(loader, kernel_runs_with_the_shim)
     int fd = fixture_kernel("kernel.so", "");
     aoticache_library *library = fixture_load(fd);
     close(fd);
-    cr_assert_eq(aoticache_library_torch_kind(library), AOTICACHE_TORCH_SHIM);
-    cr_assert_str_eq(aoticache_library_name(library), "kernel");
+    cr_assert_eq(aoticache_library_get_info(library)->torch_kind, AOTICACHE_TORCH_SHIM);
+    cr_assert_str_eq(aoticache_library_get_info(library)->name, "kernel");
     cr_assert(aoticache_library_exports(library, "AOTInductorModelContainerRun"));
     cr_assert(!aoticache_library_exports(library, "AOTInductorModelContainerRunSingleThreaded"));
     cr_assert(!aoticache_library_exports(library, "malloc"));

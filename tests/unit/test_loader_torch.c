@@ -71,7 +71,7 @@ Test(torch, libtorch_in_the_process_is_used)
 
     int fd = fixture_kernel("kernel.so", "");
     aoticache_library *library = fixture_load(fd);
-    cr_assert_eq(aoticache_library_torch_kind(library), AOTICACHE_TORCH_LIBTORCH);
+    cr_assert_eq(aoticache_library_get_info(library)->torch_kind, AOTICACHE_TORCH_LIBTORCH);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_library_unref(library);
     close(fd);

@@ -1,6 +1,7 @@
 /*
  * loader/package/package: what is read from archives, and everything that is refused.
  */
+#include "loader/eager_face.h"
 #include "loader/package/package.h"
 #include "loader/package/internal.h"
 #include "package_fixture.h"
@@ -91,8 +92,8 @@ Test(package, open_reads_parts_and_metadata)
     zip_add_text(&zip, "top/archive_format", "pt2");
     zip_add_text(&zip, "top/folder/", "");
     cr_assert_eq(open_zip(&package, &fd), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_package_num_models(package), 1);
     const aoticache_package_model *model = aoticache_package_model_at(package, 0);
+    cr_assert_not_null(model);
     cr_assert_null(aoticache_package_model_at(package, 1));
     cr_assert_str_eq(model->name, "model");
     cr_assert_str_eq(model->device, "cuda");
@@ -136,7 +137,8 @@ Test(package, find_model_by_name_or_the_default)
     zip_add_text(&zip, "t/data/aotinductor/b/x.so", "b");
     zip_add_text(&zip, "t/data/aotinductor/a/c/x.so", "a/c");
     cr_assert_eq(open_zip(&package, &fd), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_package_num_models(package), 2);
+    cr_assert_not_null(aoticache_package_model_at(package, 1));
+    cr_assert_null(aoticache_package_model_at(package, 2));
     cr_assert_eq(aoticache_package_find_model(package, "a/c", &model, &error), AOTICACHE_OK);
     cr_assert_str_eq(model->name, "a/c");
     cr_assert_eq(aoticache_package_find_model(package, NULL, &model, &error), AOTICACHE_NOT_FOUND);

@@ -74,7 +74,7 @@ Test(runner, run_stealing_takes_the_inputs)
     aoticache_runner *runner = runner_of("");
     float data[2] = {4, 5};
     AtenTensorHandle input = tensor_of(data, 2), output = NULL;
-    cr_assert_eq(aoticache_runner_run_stealing(runner, &input, 1, &output, 1, NULL), AOTICACHE_OK);
+    cr_assert_eq(run_stealing(runner, &input, 1, &output, 1, NULL), AOTICACHE_OK);
     cr_assert_eq(*live_handles, 1);
     cr_assert_eq(data_of(output)[0], 5.0f);
     aoticache_tensor_free(output);
@@ -92,7 +92,7 @@ Test(runner, many_tensors_run_too)
     cr_assert_eq(*live_handles, 81);
     for (int i = 0; i < 41; i++)
         aoticache_tensor_free(outputs[i]);
-    cr_assert_eq(aoticache_runner_run_stealing(runner, inputs, 40, outputs, 41, NULL), AOTICACHE_OK);
+    cr_assert_eq(run_stealing(runner, inputs, 40, outputs, 41, NULL), AOTICACHE_OK);
     for (int i = 0; i < 41; i++)
         aoticache_tensor_free(outputs[i]);
     cr_assert_eq(*live_handles, 0);
@@ -111,8 +111,8 @@ Test(runner, wrong_counts_are_refused_with_both_numbers)
     cr_assert_eq(*live_handles, 2);
     cr_assert_eq(output, (AtenTensorHandle)&data);
 
-    /* The stealing function takes the inputs on this path as well. */
-    cr_assert_eq(aoticache_runner_run_stealing(runner, inputs, 2, &output, 2, &error), AOTICACHE_INVALID);
+    /* A run that steals takes the inputs on this path as well. */
+    cr_assert_eq(run_stealing(runner, inputs, 2, &output, 2, &error), AOTICACHE_INVALID);
     cr_assert_eq(*live_handles, 0);
     cr_assert_eq(output, (AtenTensorHandle)&data);
     aoticache_runner_unref(runner);
@@ -126,7 +126,7 @@ Test(runner, null_input_is_refused)
     aoticache_error error = {0};
     cr_assert_eq(aoticache_runner_run(runner, inputs, 2, &output, 1, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "input 1"), "%s", error.message);
-    cr_assert_eq(aoticache_runner_run_stealing(runner, inputs, 2, &output, 1, &error), AOTICACHE_INVALID);
+    cr_assert_eq(run_stealing(runner, inputs, 2, &output, 1, &error), AOTICACHE_INVALID);
     cr_assert_eq(*live_handles, 0);
     cr_assert_null(output);
     aoticache_runner_unref(runner);
@@ -143,7 +143,7 @@ static void run_failing(const char *flags)
     cr_assert_not_null(strstr(error.message, "the kernel's own words"), "%s", error.message);
     cr_assert_eq(*live_handles, 1);
     cr_assert_null(outputs[0]);
-    cr_assert_eq(aoticache_runner_run_stealing(runner, &input, 1, outputs, 2, &error), AOTICACHE_RUN_FAILED);
+    cr_assert_eq(run_stealing(runner, &input, 1, outputs, 2, &error), AOTICACHE_RUN_FAILED);
     cr_assert_eq(*live_handles, 0);
     cr_assert_null(outputs[0]);
     aoticache_runner_unref(runner);
@@ -177,9 +177,9 @@ Test(runner, input_that_gives_no_handle_leaves_none_behind)
 Test(runner, names_are_given_and_end)
 {
     aoticache_runner *runner = runner_of("");
-    cr_assert_str_eq(aoticache_runner_input_name(runner, 0), "first");
-    cr_assert_null(aoticache_runner_input_name(runner, 1));
-    cr_assert_null(aoticache_runner_output_name(runner, 0)); /* this kernel does not export that function */
+    cr_assert_str_eq(aoticache_runner_tensor_name(runner, false, 0), "first");
+    cr_assert_null(aoticache_runner_tensor_name(runner, false, 1));
+    cr_assert_null(aoticache_runner_tensor_name(runner, true, 0)); /* this kernel does not export that function */
     aoticache_runner_unref(runner);
 }
 
@@ -236,7 +236,7 @@ Test(runner, references_keep_it)
     aoticache_runner *runner = runner_of("");
     cr_assert_eq(aoticache_runner_ref(runner), runner);
     aoticache_runner_unref(runner);
-    cr_assert_str_eq(aoticache_runner_input_name(runner, 0), "first");
+    cr_assert_str_eq(aoticache_runner_tensor_name(runner, false, 0), "first");
     aoticache_runner_unref(runner);
 }
 

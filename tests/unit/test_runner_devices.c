@@ -85,12 +85,12 @@ Test(runner_devices, options_reach_the_library)
     cr_assert_eq(RECORDED(library, size_t, models), 5);
     cr_assert_str_eq(recorded(library, "device"), "cpu:0");
     cr_assert_str_eq(recorded(library, "directory"), "/cubins");
-    cr_assert_str_eq(aoticache_runner_device(runner), "cpu:0");
-    cr_assert_eq(aoticache_runner_library(runner), library);
+    cr_assert_str_eq(aoticache_runner_get_info(runner)->device, "cpu:0");
+    cr_assert_eq(aoticache_runner_get_info(runner)->library, library);
     aoticache_runner_unref(runner);
     runner = create(library, (aoticache_runner_options){.device = NULL});
     cr_assert_eq(RECORDED(library, size_t, models), 1);
-    cr_assert_str_eq(aoticache_runner_device(runner), "cpu");
+    cr_assert_str_eq(aoticache_runner_get_info(runner)->device, "cpu");
     cr_assert_str_eq(recorded(library, "directory"), "none");
     aoticache_runner_unref(runner);
     aoticache_library_unref(library);
@@ -179,7 +179,7 @@ static aoticache_status check(void *user, const aoticache_library *library, int3
     cr_assert_str_eq(user, "the user");
     if (index != 3)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: there is only device 3, not %d",
-                                   aoticache_library_name(library), (int)index);
+                                   aoticache_library_get_info(library)->name, (int)index);
     return AOTICACHE_OK;
 }
 

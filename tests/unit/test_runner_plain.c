@@ -45,7 +45,7 @@ static aoticache_status run(aoticache_runner *runner, float x, float *ret_y, aot
     aoticache_error second = {0};
     ret_error->message[0] = '\0';
     aoticache_status status = aoticache_runner_run(runner, &input, 1, &output, 1, ret_error);
-    cr_assert_eq(aoticache_runner_run_stealing(runner, &stolen, 1, &of_stolen, 1, &second), status);
+    cr_assert_eq(run_stealing(runner, &stolen, 1, &of_stolen, 1, &second), status);
     cr_assert_str_eq(second.message, ret_error->message);
     cr_assert_null(stolen);
     aoticache_tensor_view view;

@@ -1,6 +1,7 @@
 /*
  * Facts in a library's file other than its names, and the names that another library defines.
  */
+#include "loader/elf/traits.h"
 #include "loader_fixture.h"
 
 #include <stdint.h>

@@ -97,6 +97,34 @@ class ArtifactInfo(Structure):
     ]
 
 
+class RunnerInfo(Structure):
+    _fields_ = [
+        ("library", c_void_p),
+        ("device", c_char_p),
+        ("num_inputs", c_size_t),
+        ("num_outputs", c_size_t),
+        ("num_constants", c_size_t),
+    ]
+
+
+class LibraryInfo(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("torch_kind", c_int),
+        ("needs_proxy_executor", c_bool),
+        ("bytes", c_uint64),
+    ]
+
+
+class RunOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("stream", c_void_p),
+        ("proxy_executor", c_void_p),
+        ("steal_inputs", c_bool),
+    ]
+
+
 class CacheOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -226,6 +254,12 @@ class Statistics(Structure):
         *((name, c_int64) for name in ("created_ns", "since_ns", "zeroed_ns", "recorded_ns")),
         ("latencies", Latencies),
     ]
+
+
+class PackageModel(Structure):
+    """The first member is enough: models are used by pointer."""
+
+    _fields_ = [("name", c_char_p)]
 
 
 class PackageOptions(Structure):
@@ -432,17 +466,14 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_compiles_cancel": (None, []),
     "aoticache_context_get_compiles": (None, [c_void_p, POINTER(ContextCompiles)]),
     "aoticache_runner_unref": (None, [c_void_p]),
-    "aoticache_runner_library": (c_void_p, [c_void_p]),
-    "aoticache_runner_device": (c_char_p, [c_void_p]),
-    "aoticache_runner_num_inputs": (c_size_t, [c_void_p]),
-    "aoticache_runner_num_outputs": (c_size_t, [c_void_p]),
-    "aoticache_runner_num_constants": (c_size_t, [c_void_p]),
-    "aoticache_library_needs_proxy_executor": (c_bool, [c_void_p]),
+    "aoticache_runner_get_info": (POINTER(RunnerInfo), [c_void_p]),
+    "aoticache_library_get_info": (POINTER(LibraryInfo), [c_void_p]),
     "aoticache_library_description_free": (None, [POINTER(LibraryDescription)]),
     "aoticache_dtype_name": (c_char_p, [c_int32]),
     "aoticache_layout_name": (c_char_p, [c_int32]),
     "aoticache_package_read_metadata": (c_int, [c_void_p, c_void_p, METADATA, c_void_p, c_void_p]),
     "aoticache_package_close": (None, [c_void_p]),
+    "aoticache_package_model_at": (POINTER(PackageModel), [c_void_p, c_size_t]),
     "aoticache_package_list_metadata": (None, [c_void_p, c_void_p, METADATA, c_void_p]),
     "aoticache_binding_free": (None, [c_void_p]),
     "aoticache_binding_disable": (None, [c_void_p]),
@@ -487,6 +518,16 @@ class Library:
     def artifact_info(self, artifact: Any) -> ArtifactInfo:
         """Returns what is known of an artifact, valid as long as the artifact."""
         info: ArtifactInfo = self.c.aoticache_artifact_get_info(artifact).contents
+        return info
+
+    def runner_info(self, runner: Any) -> RunnerInfo:
+        """Returns the facts about a runner, valid as long as the runner."""
+        info: RunnerInfo = self.c.aoticache_runner_get_info(runner).contents
+        return info
+
+    def library_info(self, library: Any) -> LibraryInfo:
+        """Returns the facts about a loaded kernel library, valid as long as the library."""
+        info: LibraryInfo = self.c.aoticache_library_get_info(library).contents
         return info
 
     @property

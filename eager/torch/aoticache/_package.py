@@ -6,6 +6,7 @@ loads use the verified entry in the cache (docs/packages.md).
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import weakref
@@ -18,6 +19,9 @@ from . import _caches, _handles, _library, _model_inputs, _session
 from ._errors import AoticacheError, warn_once
 from ._operators import require_torch
 
+
+#: Options of runs that take ownership of their inputs.
+STEALING = _library.RunOptions(size=sizeof(_library.RunOptions), steal_inputs=True)
 
 #: Prefix of metadata that we add to that of the package: requirements of its inputs, and which results are numbers.
 OURS = "aoticache."
@@ -58,8 +62,9 @@ class PackagedModel:
         self._path = path
         #: Where the model came from: key, bytes, times.
         self.origin = origin
-        self._inputs = int(library.get("aoticache_runner_num_inputs", runner))
-        self._outputs = int(library.get("aoticache_runner_num_outputs", runner))
+        info = library.runner_info(runner)
+        self._inputs = int(info.num_inputs)
+        self._outputs = int(info.num_outputs)
         #: Descriptions of arguments and results (_model_inputs.describe()); for a package, which results are numbers.
         self._arguments: list[str | None] | None = None
         self._results: list[Any] = list(range(self._outputs))
@@ -85,10 +90,11 @@ class PackagedModel:
         handles = _handles.to_handles([tensor.resolve_conj().resolve_neg() for tensor in inputs])
         given = (c_void_p * max(1, len(handles)))(*handles)
         outputs = (c_void_p * max(1, self._outputs))()
-        # The function takes ownership of the inputs, also if it fails.
+        # With steal_inputs the function takes ownership of the inputs, also if it fails.
         self._library.call(
-            "aoticache_runner_run_stealing",
+            "aoticache_runner_run_with",
             self._runner,
+            byref(STEALING),
             given,
             c_size_t(len(handles)),
             outputs,
@@ -193,7 +199,7 @@ class PackagedModel:
         return f"<PackagedModel {self.origin.model!r} of {self._path!r} on {self.origin.device}>"
 
     def _number_of_constants(self) -> int:
-        return int(self._library.get("aoticache_runner_num_constants", self._runner))
+        return int(self._library.runner_info(self._runner).num_constants)
 
     def _constant(self, place: int) -> _library.RunnerConstant:
         constant = _library.RunnerConstant()
@@ -315,7 +321,7 @@ def _load(cache: _caches.Cache, path: str, options: _library.PackageOptions, dev
         add_seconds=report.add_ns / 1e9,
         load_seconds=report.load_ns / 1e9,
     )
-    if library.get("aoticache_library_needs_proxy_executor", library.get("aoticache_runner_library", runner)):
+    if library.library_info(library.runner_info(runner).library).needs_proxy_executor:
         library.get("aoticache_runner_unref", runner)
         raise AoticacheError(
             f"its model {origin.model} calls PyTorch operators through its proxy executor", "UNSUPPORTED"
@@ -351,7 +357,7 @@ def stored_metadata(cache: _caches.Cache, key: str) -> dict[str, str]:
 
 
 def read_metadata(library: _library.Library, path: str, model_name: str) -> dict[str, str]:
-    package, model = c_void_p(), c_void_p()
+    package = c_void_p()
     found: dict[str, str] = {}
 
     def take(_user: Any, name: bytes, value: bytes) -> bool:
@@ -362,8 +368,11 @@ def read_metadata(library: _library.Library, path: str, model_name: str) -> dict
     try:
         library.call("aoticache_package_open_fd", c_int(descriptor), os.fsencode(path), byref(package))
         try:
-            name = create_string_buffer(model_name.encode())
-            library.call("aoticache_package_find_model", package, name, byref(model))
+            models = (library.get("aoticache_package_model_at", package, place) for place in itertools.count())
+            named = itertools.takewhile(bool, models)
+            model = next((one for one in named if one.contents.name.decode() == model_name), None)
+            if model is None:
+                raise AoticacheError(f"{path} has no model {model_name}", "NOT_FOUND")
             library.get("aoticache_package_list_metadata", package, model, _library.METADATA(take), None)
         finally:
             library.get("aoticache_package_close", package)

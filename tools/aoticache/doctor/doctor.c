@@ -51,17 +51,15 @@ static void check_cpu(aoticache_doctor *doctor)
                                 level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
 }
 
-static void report_gpu(aoticache_doctor *doctor, int32_t index)
+static void report_gpu(aoticache_doctor *doctor, int32_t index, const aoticache_cuda_device *device)
 {
-    aoticache_cuda_device device;
-    aoticache_error error;
     char name[32];
     snprintf(name, sizeof name, "GPU %d", (int)index);
-    if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, name, "check the output of nvidia-smi", "%s", error.message);
+    if (device->problem != NULL)
+        aoticache_doctor_report(doctor, WARN, name, "check the output of nvidia-smi", "%s", device->problem);
     else
-        aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name,
-                                device.arch, (double)device.memory_bytes / (1 << 30));
+        aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device->name,
+                                device->arch, (double)device->memory_bytes / (1 << 30));
 }
 
 /* Checks the GPUs. Having no GPU is not a fault: most kernels are for the CPU. A driver that fails is a fault. */
@@ -82,7 +80,7 @@ static void check_gpus(aoticache_doctor *doctor)
                             (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
                             (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
     for (int32_t i = 0; i < cuda->device_count; i++)
-        report_gpu(doctor, i);
+        report_gpu(doctor, i, &cuda->devices[i]);
 }
 
 /*

@@ -39,9 +39,10 @@ static json_t *constant_to_json(const aoticache_constant *constant)
 
 static aoticache_status add_constants(json_t *report, const aoticache_runner *runner, aoticache_error *error)
 {
+    const size_t count = aoticache_runner_get_info(runner)->num_constants;
     json_t *array = aoticache_cli_json_array();
     aoticache_status status = AOTICACHE_OK;
-    for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_runner_num_constants(runner); i++) {
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         aoticache_constant constant;
         status = aoticache_runner_read_constant(runner, i, &constant, error);
         if (status == AOTICACHE_OK)
@@ -51,12 +52,12 @@ static aoticache_status add_constants(json_t *report, const aoticache_runner *ru
     return status;
 }
 
-static json_t *tensor_names(const aoticache_runner *runner, size_t count,
-                            const char *(*name_at)(const aoticache_runner *, size_t))
+static json_t *tensor_names(const aoticache_runner *runner, bool output)
 {
+    const size_t count = output ? aoticache_runner_num_outputs(runner) : aoticache_runner_num_inputs(runner);
     json_t *array = aoticache_cli_json_array();
     for (size_t i = 0; i < count; i++)
-        aoticache_cli_json_append(array, aoticache_cli_json_text(name_at(runner, i)));
+        aoticache_cli_json_append(array, aoticache_cli_json_text(aoticache_runner_tensor_name(runner, output, i)));
     return array;
 }
 
@@ -65,10 +66,8 @@ static aoticache_status describe_runner(json_t *report, const aoticache_runner *
 {
     const char *in_spec = NULL, *out_spec = NULL;
     uint64_t blob = 0;
-    aoticache_cli_json_set(report, "inputs",
-                           tensor_names(runner, aoticache_runner_num_inputs(runner), aoticache_runner_input_name));
-    aoticache_cli_json_set(report, "outputs",
-                           tensor_names(runner, aoticache_runner_num_outputs(runner), aoticache_runner_output_name));
+    aoticache_cli_json_set(report, "inputs", tensor_names(runner, false));
+    aoticache_cli_json_set(report, "outputs", tensor_names(runner, true));
     aoticache_status status = aoticache_runner_call_spec(runner, &in_spec, &out_spec, error);
     if (status != AOTICACHE_OK && status != AOTICACHE_UNSUPPORTED)
         return status;
@@ -90,9 +89,8 @@ static aoticache_status load_and_describe(json_t *report, const aoticache_inspec
     aoticache_status status = aoticache_library_load_fd(inspected->fd, inspected->name, NULL, &library, error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_cli_json_set(
-        report, "provider",
-        aoticache_cli_json_text(aoticache_library_torch_kind(library) == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch"));
+    const bool is_shim = aoticache_library_get_info(library)->torch_kind == AOTICACHE_TORCH_SHIM;
+    aoticache_cli_json_set(report, "provider", aoticache_cli_json_text(is_shim ? "shim" : "libtorch"));
     write_result("C", 1);
     status = aoticache_runner_create(library, &options, &runner, error);
     if (status != AOTICACHE_OK)

@@ -3,6 +3,8 @@
  * its imported functions, device code, remarks. loaded.c adds what only loading it shows.
  */
 #include "base/cleanup.h"
+#include "loader/cuda/images.h"
+#include "loader/elf/traits.h"
 #include "tools/aoticache/inspect/internal.h"
 
 #include <stdlib.h>

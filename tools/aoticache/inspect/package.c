@@ -107,10 +107,10 @@ int aoticache_inspect_package(const aoticache_inspection *inspection, int fd, co
     json_t *report = aoticache_cli_json_object(), *models = aoticache_cli_json_array();
     bool all_ok = true;
     aoticache_cli_json_set(report, "name", aoticache_cli_json_text(name));
-    for (size_t i = 0; i < aoticache_package_num_models(package); i++) {
+    const aoticache_package_model *model;
+    for (size_t i = 0; (model = aoticache_package_model_at(package, i)) != NULL; i++) {
         bool ok = false;
-        aoticache_cli_json_append(
-            models, model_to_json(inspection, package, aoticache_package_model_at(package, i), name, &ok));
+        aoticache_cli_json_append(models, model_to_json(inspection, package, model, name, &ok));
         all_ok &= ok;
     }
     aoticache_cli_json_set(report, "models", models);

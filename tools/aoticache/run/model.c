@@ -170,7 +170,7 @@ static json_t *report_json(const struct model *model, const aoticache_model_repo
     aoticache_cli_json_set(object, "name", aoticache_cli_json_text(report->name));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
     aoticache_cli_json_set(object, "framework", aoticache_cli_json_text(report->framework));
-    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_device(model->runner)));
+    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_get_info(model->runner)->device));
     aoticache_cli_json_set(object, "weights", aoticache_cli_json_count(report->tensors));
     aoticache_cli_json_set(object, "missing", aoticache_cli_json_count(report->missing));
     aoticache_cli_json_set(object, "weight_bytes", aoticache_cli_json_count(report->weight_bytes));
@@ -185,7 +185,7 @@ static void print_report(const struct model *model, const aoticache_model_report
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_digest_to_hex(&report->key, hex);
     aoticache_cli_print_field(model->cli, "model", "%s on %s", report->name[0] != '\0' ? report->name : "a program",
-                              aoticache_runner_device(model->runner));
+                              aoticache_runner_get_info(model->runner)->device);
     aoticache_cli_print_field(model->cli, "key", "%.12s", hex);
     aoticache_cli_print_field(model->cli, "made by", "%s", report->framework);
     aoticache_cli_print_field(model->cli, "weights", "%zu, %s", report->tensors,
@@ -246,7 +246,7 @@ static int show_model(struct model *model, const char *const *words, size_t coun
     if (object == NULL)
         print_report(model, &report);
     for (size_t i = 0; object == NULL && i < aoticache_runner_num_inputs(model->runner); i++)
-        aoticache_cli_print_field(model->cli, "input", "%s", aoticache_runner_input_name(model->runner, i));
+        aoticache_cli_print_field(model->cli, "input", "%s", aoticache_runner_tensor_name(model->runner, false, i));
     if (model->tensors) {
         aoticache_status status = aoticache_model_list_tensors(model->cache, words[0], show_tensor, &listed, &error);
         if (status != AOTICACHE_OK)

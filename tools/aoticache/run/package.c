@@ -107,7 +107,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     const aoticache_package_report *report = &run->report;
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "model", aoticache_cli_json_text(report->model));
-    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_device(run->runner)));
+    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_get_info(run->runner)->device));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
     aoticache_cli_json_set(object, "added", json_boolean(report->added));
     aoticache_cli_json_set(object, "stored", json_boolean(report->stored));
@@ -127,7 +127,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
         return result;
     aoticache_digest_to_hex(&report->key, hex);
     printf("\n");
-    aoticache_cli_print_field(cli, "model", "%s on %s", report->model, aoticache_runner_device(run->runner));
+    aoticache_cli_print_field(cli, "model", "%s on %s", report->model, aoticache_runner_get_info(run->runner)->device);
     aoticache_cli_print_field(cli, "key", "%.12s", hex);
     aoticache_cli_print_field(cli, "source", "%s", source_text(report));
     aoticache_cli_print_field(cli, "size", "%s", aoticache_cli_format_bytes(report->bytes, time));
