@@ -117,7 +117,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_count(const aotic
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "%s takes %u arguments, but %zu are on the stack (missing is %s)", op->name, plan->count,
-                               count, aoticache_schema_argument_at(plan->schema, count)->name);
+                               count, plan->schema->arguments[count].name);
 }
 
 static __attribute__((noinline, cold)) aoticache_status refuse_argument(const aoticache_operator *op,
@@ -126,7 +126,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_argument(const ao
                                                                         aoticache_error *ret_error)
 {
     char type[120];
-    const aoticache_schema_argument *argument = aoticache_schema_argument_at(plan->schema, position);
+    const aoticache_schema_argument *argument = &plan->schema->arguments[position];
     aoticache_type_format(argument->type, type, sizeof type);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) must be of type %s, but it is: %s",
                                op->name, position + 1, argument->name, type, aoticache_value_kind_name(value->kind));

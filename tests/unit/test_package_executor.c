@@ -65,7 +65,7 @@ static aoticache_status run_kernel(void *user, const aoticache_operator *op, aot
 {
     (void)keys;
     int count = *(const int *)user;
-    size_t taken = aoticache_schema_num_arguments(aoticache_operator_schema(op));
+    size_t taken = aoticache_operator_schema(op)->argument_count;
     const aoticache_value *arguments = &stack->values[stack->count - taken];
     aoticache_value made[4];
     seen_count = taken;
