@@ -357,7 +357,8 @@ BENCH_PROGRAMS := $(filter $(BUILD)/tests/bench/%,$(PROGRAM_BINS)) $(BENCH_PEERS
 FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/environments/failing_fs)
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
-# The library with all symbols of its objects visible, including those that it does not export: for tests in Python.
+# The library with all symbols of its objects visible, including those that it does not export, and inline functions: for tests in
+# Python.
 WHOLE := $(BUILD)/tests/helpers/libaoticache_whole.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
@@ -403,7 +404,7 @@ $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< $(STATIC) $(LIBS) -lm -o $@
-$(WHOLE): $(LIB_OBJ)
+$(WHOLE): $(LIB_OBJ) $(BUILD)/obj/tests/helpers/whole/inline_functions.o
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $^ $(LIBS) -lm -o $@

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__)
 #define AOTICACHE_API __attribute__((visibility("default")))
@@ -146,7 +147,10 @@ typedef struct aoticache_digest {
     uint8_t bytes[AOTICACHE_DIGEST_BYTES];
 } aoticache_digest;
 
-AOTICACHE_API bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b);
+static inline bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
 AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES]);
 
 /* Parses exactly 64 hexadecimal digits, in either case. Returns OK or INVALID. */
@@ -242,7 +246,18 @@ AOTICACHE_API aoticache_status aoticache_dtype_parse(const char *name, int32_t *
 /* Returns the bytes of one element; 0 for a number outside the list. */
 AOTICACHE_API size_t aoticache_dtype_size(int32_t dtype);
 
-AOTICACHE_API const char *aoticache_device_type_name(int32_t device_type);
+static inline const char *aoticache_device_type_name(int32_t device_type)
+{
+    switch (device_type) {
+#define AOTICACHE_DEVICE_TYPE_NAME(upper, lower, number) \
+    case number:                                         \
+        return #lower;
+        AOTICACHE_DEVICE_TYPE_LIST(AOTICACHE_DEVICE_TYPE_NAME)
+#undef AOTICACHE_DEVICE_TYPE_NAME
+    default:
+        return NULL;
+    }
+}
 AOTICACHE_API const char *aoticache_layout_name(int32_t layout);
 AOTICACHE_API aoticache_status aoticache_layout_parse(const char *name, int32_t *ret_layout);
 AOTICACHE_API const char *aoticache_memory_format_name(int32_t memory_format);

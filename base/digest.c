@@ -90,11 +90,6 @@ static void hasher_abandon(hasher *h)
 
 #endif
 
-bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b)
-{
-    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
-}
-
 void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES])
 {
     static const char digits[] = "0123456789abcdef";

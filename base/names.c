@@ -65,11 +65,6 @@ size_t aoticache_dtype_size(int32_t dtype)
     return entry != NULL ? entry->bytes : 0;
 }
 
-const char *aoticache_device_type_name(int32_t device_type)
-{
-    return name_of(device_types, COUNT(device_types), device_type);
-}
-
 const char *aoticache_layout_name(int32_t layout)
 {
     return name_of(layouts, COUNT(layouts), layout);

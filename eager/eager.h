@@ -110,11 +110,13 @@ AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_ca
 /* Frees a hook and ends its workers. NULL is allowed. No call may be using the hook. */
 AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);
 
-/* Returns "pytorch 2.13.0", "cc gcc 12.2.0" (runs the compiler once) or "command PROGRAM": human-readable. Borrowed. */
-AOTICACHE_API const char *aoticache_hook_producer(const aoticache_hook *hook);
-
-/* Returns the absolute path of the program that the hook starts; "" for a callback. Borrowed from the hook. */
-AOTICACHE_API const char *aoticache_hook_program(const aoticache_hook *hook);
+/* Describes a hook. The texts are borrowed from it. */
+typedef struct aoticache_hook_info {
+    const char *producer; /* human-readable: "pytorch 2.13.0", "cc gcc 12.2.0" or "command PROGRAM" */
+    const char *program;  /* the absolute path of the program that the hook starts; "" for a callback */
+} aoticache_hook_info;
+/* Returns the description of a hook; empty texts for NULL. A hook for C runs the compiler once to find out its version. */
+AOTICACHE_API aoticache_hook_info aoticache_hook_get_info(const aoticache_hook *hook);
 
 /* Adds what this hook's compiled files depend on to the environment of a request. Call it before you compute the key,
  * look up or compile. */

@@ -20,22 +20,7 @@
 /* Returns the key set of a tensor whose binding gives none: that of its device. */
 static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_device device)
 {
-    switch (device.type) {
-    case AOTICACHE_DEVICE_TYPE_CPU:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU);
-    case AOTICACHE_DEVICE_TYPE_CUDA:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CUDA);
-    case AOTICACHE_DEVICE_TYPE_XPU:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_XPU);
-    case AOTICACHE_DEVICE_TYPE_MPS:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_MPS);
-    case AOTICACHE_DEVICE_TYPE_META:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_Meta);
-    case AOTICACHE_DEVICE_TYPE_PRIVATEUSE1:
-        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_PrivateUse1);
-    default:
-        return 0;
-    }
+    return aoticache_key_set_of(aoticache_dispatch_key_of_device_type(device.type));
 }
 
 /* An undefined tensor has the key set that PyTorch gives to a tensor without a backend (c10/core/UndefinedTensorImpl.cpp). */
@@ -47,11 +32,6 @@ static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tenso
     if (UNLIKELY(tensor == NULL))
         return 0;
     return LIKELY(tensor->dispatch_key_set != 0) ? tensor->dispatch_key_set : set_of_device(tensor->device);
-}
-
-aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor)
-{
-    return tensor != NULL ? set_of_tensor(tensor) : SET_OF_UNDEFINED;
 }
 
 static inline aoticache_key_set set_of_value(const aoticache_value *value)
@@ -75,7 +55,7 @@ static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aot
         tensors |= KEY_SET_BIT_OF(Python);
     if (LIKELY(table->backend_mask == NULL))
         return key_set_of_call(tensors, table->mask);
-    const dispatch_local *local = &aoticache_dispatch_local;
+    const aoticache_dispatch_local *local = &aoticache_dispatch_thread_sets;
     aoticache_key_set backends = key_set_minus(tensors | local->included, local->excluded) & KEY_SET_BACKEND_BITS;
     return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
 }
@@ -117,7 +97,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_count(const aotic
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "%s takes %u arguments, but %zu are on the stack (missing is %s)", op->name, plan->count,
-                               count, aoticache_schema_argument_at(plan->schema, count)->name);
+                               count, plan->schema->arguments[count].name);
 }
 
 static __attribute__((noinline, cold)) aoticache_status refuse_argument(const aoticache_operator *op,
@@ -126,7 +106,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_argument(const ao
                                                                         aoticache_error *ret_error)
 {
     char type[120];
-    const aoticache_schema_argument *argument = aoticache_schema_argument_at(plan->schema, position);
+    const aoticache_schema_argument *argument = &plan->schema->arguments[position];
     aoticache_type_format(argument->type, type, sizeof type);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) must be of type %s, but it is: %s",
                                op->name, position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
@@ -189,7 +169,7 @@ static inline const aoticache_op_target *target_for_set(const aoticache_op_table
 static bool has_python(const aoticache_operator *op, const aoticache_stack *stack)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
-    aoticache_key_set keys = aoticache_dispatch_local.included;
+    aoticache_key_set keys = aoticache_dispatch_thread_sets.included;
     if (plan != NULL && stack->count >= plan->count)
         keys |= set_of_arguments(plan, stack->values + (stack->count - plan->count));
     return (keys & KEY_SET_BIT_OF(Python)) != 0;

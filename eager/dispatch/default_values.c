@@ -167,10 +167,10 @@ static bool make_default(const aoticache_schema_argument *argument, aoticache_va
 
 aoticache_value *aoticache_default_values_create(const aoticache_schema *schema)
 {
-    size_t count = aoticache_schema_num_arguments(schema);
+    size_t count = schema->argument_count;
     aoticache_value *defaults = calloc(count + 1, sizeof *defaults);
     for (size_t i = 0; defaults != NULL && i < count; i++) {
-        if (!make_default(aoticache_schema_argument_at(schema, i), &defaults[i])) {
+        if (!make_default(&schema->arguments[i], &defaults[i])) {
             aoticache_default_values_free(defaults, i);
             return NULL;
         }

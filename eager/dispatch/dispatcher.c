@@ -193,7 +193,7 @@ static const struct {
 } structs[] = {
     STRUCT(aoticache_error),         STRUCT(aoticache_tensor_view),    STRUCT(aoticache_value),
     STRUCT(aoticache_stack),         STRUCT(aoticache_boxed_kernel),   STRUCT(aoticache_dispatch_mode),
-    STRUCT(aoticache_call_observer), STRUCT(aoticache_dispatch_guard),
+    STRUCT(aoticache_call_observer), STRUCT(aoticache_dispatch_local),
 };
 
 size_t aoticache_dispatch_struct_size(const char *name)

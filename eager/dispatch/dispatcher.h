@@ -97,10 +97,8 @@ AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *disp
                                                       const char *namespace_name, const char *key, const char *file,
                                                       uint32_t line, aoticache_oplib **ret_oplib,
                                                       aoticache_error *ret_error);
-/* Removes all its registrations, the newest first, and frees it. NULL is allowed. */
+/* Removes all its registrations, the newest first, and frees it and the namespace of a DEF. NULL is allowed. */
 AOTICACHE_API void aoticache_oplib_free(aoticache_oplib *oplib);
-/* Removes the oplib's registrations; for a DEF, the namespace can then be defined again. The oplib can be reused. */
-AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
 
 /*
  * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; at most 64
@@ -162,11 +160,40 @@ AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_
  * arguments are missing.
  */
 AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
+/* Returns the key of a type of device; Undefined for a type that has no tensors here. */
+static inline aoticache_dispatch_key aoticache_dispatch_key_of_device_type(int32_t type)
+{
+    switch (type) {
+    case AOTICACHE_DEVICE_TYPE_CPU:
+        return AOTICACHE_DISPATCH_KEY_CPU;
+    case AOTICACHE_DEVICE_TYPE_CUDA:
+        return AOTICACHE_DISPATCH_KEY_CUDA;
+    case AOTICACHE_DEVICE_TYPE_XPU:
+        return AOTICACHE_DISPATCH_KEY_XPU;
+    case AOTICACHE_DEVICE_TYPE_MPS:
+        return AOTICACHE_DISPATCH_KEY_MPS;
+    case AOTICACHE_DEVICE_TYPE_META:
+        return AOTICACHE_DISPATCH_KEY_Meta;
+    case AOTICACHE_DEVICE_TYPE_PRIVATEUSE1:
+        return AOTICACHE_DISPATCH_KEY_PrivateUse1;
+    default:
+        return AOTICACHE_DISPATCH_KEY_Undefined;
+    }
+}
+
 /*
  * Returns the keys of a tensor (torch._C._dispatch_keys): those in its view, otherwise its device's key. NULL, an undefined
  * tensor: AutogradOther and ADInplaceOrView.
  */
-AOTICACHE_API aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor);
+static inline aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor)
+{
+    if (tensor == NULL)
+        return aoticache_key_set_of_tensor(AOTICACHE_DISPATCH_KEY_Undefined, false);
+    if (tensor->dispatch_key_set != 0)
+        return tensor->dispatch_key_set;
+    return aoticache_key_set_of(aoticache_dispatch_key_of_device_type(tensor->device.type));
+}
+
 /*
  * Calls the kernel for the highest key of the arguments. All arguments must be on the stack
  * (aoticache_operator_push_arguments() fills in the rest). NONE for a plain Tensor is an undefined tensor, as in PyTorch: it
@@ -232,10 +259,8 @@ AOTICACHE_API void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatc
 
 /* ---- queries: those of torch._C._dispatch_* ---- */
 
-/* Returns whether there is a definition or a kernel of this name; false for a malformed name. */
-AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
+/* Returns whether the operator itself has a kernel for exactly this key, which may be an alias. */
 AOTICACHE_API bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key);
-AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key);
 
 /* Prints the table as PyTorch's _dispatch_dump_table; the caller frees *ret_text with aoticache_free(). */
 AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,

@@ -23,7 +23,7 @@
  * bit 15 + n is functionality n.
  */
 
-#define KEY_SET_BACKEND_BITS ((UINT64_C(1) << AOTICACHE_DISPATCH_BACKENDS) - 1)
+#define KEY_SET_BACKEND_BITS AOTICACHE_KEY_SET_BACKENDS
 /* The bit of a functionality that is not Undefined. */
 #define KEY_SET_BIT(functionality) (UINT64_C(1) << ((functionality) + AOTICACHE_DISPATCH_BACKENDS - 1))
 #define KEY_SET_BIT_OF(name) KEY_SET_BIT(AOTICACHE_DISPATCH_KEY_##name)
@@ -41,10 +41,7 @@ typedef struct key_set_place {
 extern const key_set_place aoticache_key_set_places[KEY_SET_PLACES] __attribute__((visibility("hidden")));
 
 /* The key sets of this thread. */
-typedef struct dispatch_local {
-    aoticache_key_set included, excluded;
-} dispatch_local;
-extern __thread dispatch_local aoticache_dispatch_local
+extern __thread aoticache_dispatch_local aoticache_dispatch_thread_sets
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Returns the highest functionality; Undefined (0) if only backends are set. The bit below the lowest functionality's represents
@@ -76,7 +73,7 @@ static inline aoticache_key_set key_set_minus(aoticache_key_set a, aoticache_key
  */
 static inline aoticache_key_set key_set_of_call(aoticache_key_set tensors, aoticache_key_set mask)
 {
-    const dispatch_local *local = &aoticache_dispatch_local;
+    const aoticache_dispatch_local *local = &aoticache_dispatch_thread_sets;
     return key_set_minus(tensors | local->included, local->excluded) & mask;
 }
 

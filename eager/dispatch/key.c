@@ -110,18 +110,6 @@ aoticache_dispatch_key aoticache_dispatch_key_of_entry(int32_t entry)
     return aoticache_dispatch_key_of(functionality, entry - aoticache_key_set_places[functionality].offset);
 }
 
-void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user)
-{
-    if (callback == NULL)
-        return;
-    for (aoticache_dispatch_key key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
-        bool is_key = key < AOTICACHE_DISPATCH_FUNCTIONALITIES || aoticache_dispatch_key_is_runtime(key) ||
-                      aoticache_dispatch_key_is_alias(key);
-        if (is_key && !callback(user, key))
-            return;
-    }
-}
-
 /* ---- sets of keys ---- */
 
 #define NUMBER_OF_BITS (AOTICACHE_DISPATCH_BACKENDS + AOTICACHE_DISPATCH_FUNCTIONALITIES - 1) /* Undefined has none */
@@ -164,21 +152,9 @@ aoticache_key_set aoticache_key_set_full(void)
     return ALL_BITS;
 }
 
-aoticache_key_set aoticache_key_set_full_after(aoticache_dispatch_key key)
-{
-    int32_t functionality = aoticache_dispatch_key_functionality(key);
-    aoticache_key_set below = (UINT64_C(1) << (functionality + AOTICACHE_DISPATCH_BACKENDS - 1)) - 1;
-    return below | KEY_SET_BIT_OF(PythonDispatcher);
-}
-
 aoticache_key_set aoticache_key_set_add(aoticache_key_set set, aoticache_dispatch_key key)
 {
     return set | aoticache_key_set_of(key);
-}
-
-aoticache_key_set aoticache_key_set_remove(aoticache_key_set set, aoticache_dispatch_key key)
-{
-    return key_set_minus(set, aoticache_key_set_of(key));
 }
 
 aoticache_key_set aoticache_key_set_or(aoticache_key_set a, aoticache_key_set b)
@@ -196,12 +172,6 @@ aoticache_key_set aoticache_key_set_minus(aoticache_key_set a, aoticache_key_set
     return key_set_minus(a, b);
 }
 
-bool aoticache_key_set_has(aoticache_key_set set, aoticache_dispatch_key key)
-{
-    aoticache_key_set wanted = aoticache_key_set_of(key);
-    return (set & wanted) == wanted;
-}
-
 /* Returns the number before the first runtime key of a functionality; 0 if it has no backends. */
 static int32_t first_of_block(int32_t functionality)
 {
@@ -214,17 +184,6 @@ static int32_t first_of_block(int32_t functionality)
     default:
         return 0;
     }
-}
-
-/* Returns the highest key. A functionality on no backend gives the number before its first runtime key, as in PyTorch. */
-aoticache_dispatch_key aoticache_key_set_highest(aoticache_key_set set)
-{
-    int32_t functionality = (int32_t)key_set_functionality(set);
-    int32_t first = first_of_block(functionality);
-    if (first == 0)
-        return functionality;
-    aoticache_key_set backends = set & KEY_SET_BACKEND_BITS;
-    return backends == 0 ? first : first + 64 - __builtin_clzll(backends);
 }
 
 int32_t aoticache_key_set_entry(aoticache_key_set set)

@@ -54,9 +54,6 @@ AOTICACHE_API aoticache_key_set aoticache_key_set_full(void);
 
 AOTICACHE_API aoticache_key_set aoticache_key_set_add(aoticache_key_set set, aoticache_dispatch_key key);
 
-/* Removes as c10::DispatchKeySet::remove: only the bit of the functionality is removed, backends stay. */
-AOTICACHE_API aoticache_key_set aoticache_key_set_remove(aoticache_key_set set, aoticache_dispatch_key key);
-
 AOTICACHE_API aoticache_key_set aoticache_key_set_or(aoticache_key_set a, aoticache_key_set b);
 AOTICACHE_API aoticache_key_set aoticache_key_set_and(aoticache_key_set a, aoticache_key_set b);
 
@@ -69,6 +66,7 @@ AOTICACHE_API aoticache_key_set aoticache_key_set_minus(aoticache_key_set a, aot
  */
 AOTICACHE_API int32_t aoticache_key_set_entry(aoticache_key_set set);
 
+typedef bool (*aoticache_dispatch_key_fn)(void *user, aoticache_dispatch_key key);
 /* Lists runtime keys from the lowest to the highest, as PyTorch iterates. The callback returns false to stop. */
 AOTICACHE_API void aoticache_key_set_list(aoticache_key_set set, aoticache_dispatch_key_fn callback, void *user);
 
@@ -79,11 +77,5 @@ AOTICACHE_API aoticache_key_set aoticache_key_set_autogradother_backends(void);
 
 /* Returns the autograd key of a backend's key; AutogradOther for those that have no own one. */
 AOTICACHE_API aoticache_dispatch_key aoticache_dispatch_key_autograd_of(aoticache_dispatch_key key);
-
-/* ---- this thread's ---- */
-
-/* Works as aoticache_dispatch_guard_add(), but replaces the included and excluded sets. */
-AOTICACHE_API void aoticache_dispatch_guard_force(aoticache_dispatch_guard *guard, aoticache_key_set include,
-                                                  aoticache_key_set exclude);
 
 #endif

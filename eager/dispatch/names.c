@@ -232,7 +232,7 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     aoticache_status status = aoticache_schema_parse_name(name, &parsed, &refusal);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "name of an operator: %s", refusal.message);
-    const char *full = aoticache_schema_full_name(parsed);
+    const char *full = parsed->full_name;
     if (!find_written(dispatcher, full, defined, ret_operator, &dangles))
         status = dangles ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.300s has kernels, but is not defined",
                                                full)

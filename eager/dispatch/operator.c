@@ -320,9 +320,9 @@ static aoticache_status check_operator(const aoticache_operator *op, aoticache_e
     if ((plan != NULL) != (op->definition_debug != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", op->name,
                                    plan != NULL ? "a plan without a definition" : "a definition without a plan");
-    if (plan != NULL && strcmp(aoticache_schema_full_name(plan->schema), op->name) != 0)
+    if (plan != NULL && strcmp(plan->schema->full_name, op->name) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its schema is for %s", op->name,
-                                   aoticache_schema_full_name(plan->schema));
+                                   plan->schema->full_name);
     if (op->registrations == 0)
         return atomic_load(&op->table) == aoticache_op_table_gone()
                    ? AOTICACHE_OK

@@ -173,24 +173,17 @@ static void remove_registration(aoticache_oplib *oplib, const aoticache_op_regis
     }
 }
 
-void aoticache_oplib_reset(aoticache_oplib *oplib)
+void aoticache_oplib_free(aoticache_oplib *oplib)
 {
     if (oplib == NULL)
         return;
+    int saved = errno;
     aoticache_dispatcher_lock(oplib->dispatcher);
     while (oplib->count > 0)
         remove_registration(oplib, &oplib->registrations[--oplib->count]);
     release_namespace(oplib);
     aoticache_dispatcher_unlock(oplib->dispatcher);
     aoticache_epoch_reclaim();
-}
-
-void aoticache_oplib_free(aoticache_oplib *oplib)
-{
-    if (oplib == NULL)
-        return;
-    int saved = errno;
-    aoticache_oplib_reset(oplib);
     free_oplib(oplib);
     errno = saved;
 }

@@ -37,10 +37,10 @@ static aoticache_status schema_of_kernel(const aoticache_oplib *oplib, const cha
     if (kernel == NULL || kernel->signature == NULL) {
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                      "%.300s: a name without arguments and returns requires a typed kernel",
-                                     aoticache_schema_full_name(parsed));
+                                     parsed->full_name);
     } else {
         signature = aoticache_op_signature_text(kernel->signature);
-        if (signature == NULL || asprintf(&text, "%s%s", aoticache_schema_full_name(parsed), signature) < 0) {
+        if (signature == NULL || asprintf(&text, "%s%s", parsed->full_name, signature) < 0) {
             text = NULL;
             status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a schema");
         }
@@ -60,7 +60,7 @@ static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text
                                   ? schema_of_kernel(oplib, text, of->kernel, &schema, ret_error)
                                   : aoticache_schema_parse_definition(text, oplib->namespace_name, &schema, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_oplib_check_namespace(oplib, aoticache_schema_full_name(schema), ret_error);
+        status = aoticache_oplib_check_namespace(oplib, schema->full_name, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_op_plan_create(schema, &of->plan, ret_error);
     if (status != AOTICACHE_OK) {
@@ -79,8 +79,7 @@ static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache
     aoticache_operator *op;
     aoticache_status status = aoticache_oplib_reserve(oplib, 2, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_dispatcher_take_operator(oplib->dispatcher, aoticache_schema_full_name(of->plan->schema),
-                                                    &op, ret_error);
+        status = aoticache_dispatcher_take_operator(oplib->dispatcher, of->plan->schema->full_name, &op, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_operator_define(op, of->plan, oplib->debug, of->alias, ret_error);
     if (status != AOTICACHE_OK)

@@ -39,7 +39,7 @@ static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const 
     aoticache_status status = aoticache_schema_parse_name(name, &parsed, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    const char *written = aoticache_schema_full_name(parsed);
+    const char *written = parsed->full_name;
     bool bare = oplib->namespace_name != NULL && strstr(written, "::") == NULL;
     if (asprintf(&full, "%s%s%s", bare ? oplib->namespace_name : "", bare ? "::" : "", written) < 0) {
         full = NULL;

@@ -107,24 +107,24 @@ static uint32_t kinds_accepted_by(const aoticache_type *type)
 aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op_plan **ret_plan,
                                           aoticache_error *ret_error)
 {
-    size_t count = aoticache_schema_num_arguments(schema);
+    size_t count = schema->argument_count;
     if (count > AOTICACHE_DISPATCH_MAX_ARGUMENTS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has %zu arguments; at most %d are allowed",
-                                   aoticache_schema_full_name(schema), count, AOTICACHE_DISPATCH_MAX_ARGUMENTS);
+                                   schema->full_name, count, AOTICACHE_DISPATCH_MAX_ARGUMENTS);
     aoticache_op_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->accepted[0]);
     aoticache_value *defaults = aoticache_default_values_create(schema);
     if (plan == NULL || defaults == NULL) {
         free(plan);
         aoticache_default_values_free(defaults, count);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its definition",
-                                   aoticache_schema_full_name(schema));
+                                   schema->full_name);
     }
     plan->schema = schema;
     plan->count = (uint32_t)count;
-    plan->is_vararg = aoticache_schema_is_vararg(schema);
+    plan->is_vararg = schema->is_vararg;
     plan->defaults = defaults;
     for (size_t i = 0; i < count; i++) {
-        const aoticache_type *type = aoticache_schema_argument_at(schema, i)->type;
+        const aoticache_type *type = schema->arguments[i].type;
         plan->accepted[i] = plan->is_vararg ? ANY_VALUE : kinds_accepted_by(type);
         plan->dispatched |= (uint64_t)is_dispatched(type) << i;
     }
@@ -155,7 +155,7 @@ void aoticache_op_plan_retire(aoticache_dispatcher *dispatcher, aoticache_op_pla
 
 static const char *name_at(const aoticache_op_plan *plan, size_t position)
 {
-    return aoticache_schema_argument_at(plan->schema, position)->name;
+    return plan->schema->arguments[position].name;
 }
 
 static aoticache_status find_argument(const aoticache_operator *op, const aoticache_op_plan *plan, const char *name,

@@ -17,6 +17,10 @@ AOTICACHE_API size_t aoticache_dispatch_mode_count(void);
 
 /* ---- queries: those of torch._C._dispatch_* ---- */
 
+/* Returns whether there is a definition or a kernel of this name; false for a malformed name. */
+AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
+AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key);
+
 AOTICACHE_API bool aoticache_operator_has_kernel_for_any(const aoticache_operator *op, aoticache_key_set keys);
 
 AOTICACHE_API bool aoticache_operator_has_computed_kernel(const aoticache_operator *op, aoticache_dispatch_key key);
@@ -85,7 +89,7 @@ AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib)
 /*
  * Returns the size in bytes of the structure of this interface with this name: "aoticache_error",
  * "aoticache_tensor_view", "aoticache_value", "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode",
- * "aoticache_call_observer", "aoticache_dispatch_guard". Returns 0 for other names. A binding that declares these
+ * "aoticache_call_observer", "aoticache_dispatch_local". Returns 0 for other names. A binding that declares these
  * structures itself compares the sizes.
  */
 AOTICACHE_API size_t aoticache_dispatch_struct_size(const char *name);

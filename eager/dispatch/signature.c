@@ -36,7 +36,7 @@ aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_s
 char *aoticache_op_signature_text(const aoticache_schema *schema)
 {
     size_t size = aoticache_schema_format(schema, NULL, 0) + 1;
-    size_t name = strlen(aoticache_schema_full_name(schema));
+    size_t name = strlen(schema->full_name);
     char *text = malloc(size);
     if (text == NULL)
         return NULL;
@@ -91,31 +91,33 @@ static bool has_symbolic(const aoticache_type *type)
 /* Checks only the arguments: a returned SymInt is one for every kernel. */
 bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature)
 {
-    for (size_t i = 0; i < aoticache_schema_num_arguments(signature); i++)
-        if (has_symbolic(aoticache_schema_argument_at(signature, i)->type))
+    for (size_t i = 0; i < signature->argument_count; i++)
+        if (has_symbolic(signature->arguments[i].type))
             return true;
     return false;
 }
 
 /* ---- comparing ---- */
 
-typedef const aoticache_schema_argument *(*item_at)(const aoticache_schema *schema, size_t position);
+/* Arguments or returns. */
+typedef struct item_list {
+    const aoticache_schema_argument *items;
+    size_t count;
+} item_list;
 
 /* Describes what differs, for a message; the text is empty if nothing does. */
-static bool describe_items(const char *what, const aoticache_schema *defined, size_t defined_count,
-                           const aoticache_schema *given, size_t given_count, item_at at, bool symbolic, char *text,
-                           size_t size)
+static bool describe_items(const char *what, item_list defined, item_list given, bool symbolic, char *text, size_t size)
 {
-    if (defined_count != given_count) {
-        snprintf(text, size, "%zu %ss vs. %zu", defined_count, what, given_count);
+    if (defined.count != given.count) {
+        snprintf(text, size, "%zu %ss vs. %zu", defined.count, what, given.count);
         return true;
     }
-    for (size_t i = 0; i < defined_count; i++) {
+    for (size_t i = 0; i < defined.count; i++) {
         char a[80], b[80];
-        if (schemas_match(at(defined, i)->type, at(given, i)->type, symbolic))
+        if (schemas_match(defined.items[i].type, given.items[i].type, symbolic))
             continue;
-        aoticache_type_format(at(defined, i)->type, a, sizeof a);
-        aoticache_type_format(at(given, i)->type, b, sizeof b);
+        aoticache_type_format(defined.items[i].type, a, sizeof a);
+        aoticache_type_format(given.items[i].type, b, sizeof b);
         snprintf(text, size, "%s %zu is %s vs. %s", what, i + 1, a, b);
         return true;
     }
@@ -125,10 +127,10 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
 static bool describe_difference(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic,
                                 char *text, size_t size)
 {
-    return describe_items("argument", defined, aoticache_schema_num_arguments(defined), given,
-                          aoticache_schema_num_arguments(given), aoticache_schema_argument_at, symbolic, text, size) ||
-           describe_items("return", defined, aoticache_schema_num_returns(defined), given,
-                          aoticache_schema_num_returns(given), aoticache_schema_return_at, true, text, size);
+    return describe_items("argument", (item_list){defined->arguments, defined->argument_count},
+                          (item_list){given->arguments, given->argument_count}, symbolic, text, size) ||
+           describe_items("return", (item_list){defined->returns, defined->return_count},
+                          (item_list){given->returns, given->return_count}, true, text, size);
 }
 
 static aoticache_status check_against(const char *name, const aoticache_schema *schema, const char *schema_debug,
@@ -136,7 +138,7 @@ static aoticache_status check_against(const char *name, const aoticache_schema *
 {
     char difference[240];
     cleanup_free char *text = NULL;
-    if (!aoticache_schema_has_signature(schema) ||
+    if (!schema->has_signature ||
         !describe_difference(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature),
                              difference, sizeof difference))
         return AOTICACHE_OK;

@@ -1,6 +1,5 @@
 /*
- * eager/dispatch/thread: per-thread state of calls: the key sets that are added to and removed from theirs, guards that restore
- * the previous sets, modes, and which modes are on and which keys excluded while one runs. call.c decides when modes are
+ * eager/dispatch/thread: per-thread state of calls: the key sets that are added to and removed from theirs, modes, and which modes are on and which keys excluded while one runs. call.c decides when modes are
  * called.
  */
 #include "base/arguments.h"
@@ -13,7 +12,7 @@
 /* ---- key sets of this thread ---- */
 
 /* A new thread starts with PyTorch's defaults (c10::default_included_set, c10::default_excluded_set). */
-__thread dispatch_local aoticache_dispatch_local = {
+__thread aoticache_dispatch_local aoticache_dispatch_thread_sets = {
     .included = KEY_SET_BIT_OF(BackendSelect) | KEY_SET_BIT_OF(ADInplaceOrView),
     .excluded = KEY_SET_BIT_OF(AutocastCPU) | KEY_SET_BIT_OF(AutocastMTIA) | KEY_SET_BIT_OF(AutocastMAIA) |
                 KEY_SET_BIT_OF(AutocastXPU) | KEY_SET_BIT_OF(AutocastIPU) | KEY_SET_BIT_OF(AutocastHPU) |
@@ -21,59 +20,14 @@ __thread dispatch_local aoticache_dispatch_local = {
                 KEY_SET_BIT_OF(AutocastPrivateUse1),
 };
 
-aoticache_key_set aoticache_dispatch_included(void)
+aoticache_dispatch_local aoticache_dispatch_get_local(void)
 {
-    return aoticache_dispatch_local.included;
+    return aoticache_dispatch_thread_sets;
 }
 
-aoticache_key_set aoticache_dispatch_excluded(void)
+void aoticache_dispatch_set_local(aoticache_dispatch_local local)
 {
-    return aoticache_dispatch_local.excluded;
-}
-
-void aoticache_dispatch_set_local(aoticache_key_set included, aoticache_key_set excluded)
-{
-    aoticache_dispatch_local = (dispatch_local){included, excluded};
-}
-
-/*
- * Adds or removes a key. Removing a key that is not in the set must not remove the functionality of another one: AutogradCUDA if
- * the set has AutogradCPU.
- */
-static aoticache_key_set change_key(aoticache_key_set set, aoticache_dispatch_key key, bool on)
-{
-    if (on)
-        return aoticache_key_set_add(set, key);
-    return aoticache_key_set_has(set, key) ? aoticache_key_set_remove(set, key) : set;
-}
-
-void aoticache_dispatch_include(aoticache_dispatch_key key, bool on)
-{
-    aoticache_dispatch_local.included = change_key(aoticache_dispatch_local.included, key, on);
-}
-
-void aoticache_dispatch_exclude(aoticache_dispatch_key key, bool on)
-{
-    aoticache_dispatch_local.excluded = change_key(aoticache_dispatch_local.excluded, key, on);
-}
-
-void aoticache_dispatch_guard_add(aoticache_dispatch_guard *guard, aoticache_key_set include, aoticache_key_set exclude)
-{
-    dispatch_local *local = &aoticache_dispatch_local;
-    aoticache_dispatch_guard_force(guard, local->included | include, local->excluded | exclude);
-}
-
-void aoticache_dispatch_guard_force(aoticache_dispatch_guard *guard, aoticache_key_set include,
-                                    aoticache_key_set exclude)
-{
-    dispatch_local *local = &aoticache_dispatch_local;
-    *guard = (aoticache_dispatch_guard){local->included, local->excluded};
-    *local = (dispatch_local){include, exclude};
-}
-
-void aoticache_dispatch_guard_end(const aoticache_dispatch_guard *guard)
-{
-    aoticache_dispatch_local = (dispatch_local){guard->included, guard->excluded};
+    aoticache_dispatch_thread_sets = local;
 }
 
 /* ---- modes ---- */
@@ -141,11 +95,10 @@ static aoticache_status call_mode(unsigned number, const aoticache_operator *op,
     const aoticache_dispatch_mode mode = mine->modes[number];
     uint64_t on = aoticache_dispatch_modes_on;
     unsigned count = mine->count;
-    aoticache_dispatch_guard guard;
-    aoticache_dispatch_guard_add(&guard, 0, above_python());
+    aoticache_dispatch_local before = aoticache_dispatch_add_local(0, above_python());
     aoticache_dispatch_modes_on = on & ((UINT64_C(1) << number) - 1);
     aoticache_status status = mode.call(mode.user, op, keys, stack, ret_error);
-    aoticache_dispatch_guard_end(&guard);
+    aoticache_dispatch_set_local(before);
     aoticache_dispatch_modes_on = on;
     mine->count = count; /* it cannot have popped itself, so the stack still exists */
     return status;

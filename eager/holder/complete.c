@@ -11,7 +11,7 @@
 
 static const aoticache_type *type_at(const aoticache_holder *holder, size_t position)
 {
-    const aoticache_type *type = aoticache_schema_argument_at(holder->schema, position)->type;
+    const aoticache_type *type = holder->schema->arguments[position].type;
     return type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
 }
 

@@ -29,16 +29,16 @@ static void format_type(const aoticache_type *type, char ret_text[64], char ret_
 /* Reads the returns of the schema. A library returns tensors: any number of single ones, or one list of them. */
 static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *ret_error)
 {
-    size_t count = aoticache_schema_num_returns(holder->schema), news = 0;
+    size_t count = holder->schema->return_count, news = 0;
     for (size_t i = 0; i < count; i++)
         news += !aoticache_holder_returns_argument(holder, i);
     holder->num_returns = news;
-    if (count == 1 && news == 1 && is_tensor_list(aoticache_schema_return_at(holder->schema, 0)->type)) {
+    if (count == 1 && news == 1 && is_tensor_list(holder->schema->returns[0].type)) {
         holder->returns = AOTICACHE_RETURNS_LIST;
         return AOTICACHE_OK;
     }
     for (size_t i = 0; i < count; i++) {
-        const aoticache_type *type = aoticache_schema_return_at(holder->schema, i)->type;
+        const aoticache_type *type = holder->schema->returns[i].type;
         if (type->kind == AOTICACHE_TYPE_TENSOR || aoticache_holder_returns_argument(holder, i))
             continue;
         char text[64], hint[AOTICACHE_HINT_BYTES];
@@ -47,7 +47,7 @@ static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *
                                    "%s: result %zu is %s, but kernel libraries return tensors%s", holder->op, i, text,
                                    hint);
     }
-    if ((count == 0 && holder->written == 0) || aoticache_schema_is_varret(holder->schema))
+    if ((count == 0 && holder->written == 0) || holder->schema->is_varret)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: it has no results, or a variable number of them", holder->op);
     return AOTICACHE_OK;
@@ -69,7 +69,7 @@ static bool is_packable(const aoticache_type *type)
 static aoticache_status check_argument_types(const aoticache_holder *holder, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
-        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        const aoticache_schema_argument *argument = &holder->schema->arguments[i];
         if (is_packable(argument->type))
             continue;
         char text[64], hint[AOTICACHE_HINT_BYTES];
@@ -84,7 +84,7 @@ static aoticache_status check_argument_types(const aoticache_holder *holder, aot
 static aoticache_status check_schema(aoticache_holder *holder, const aoticache_holder_options *options,
                                      aoticache_error *ret_error)
 {
-    if (!aoticache_schema_has_signature(holder->schema) || aoticache_schema_is_vararg(holder->schema))
+    if (!holder->schema->has_signature || holder->schema->is_vararg)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has a variable number of arguments",
                                    holder->op);
     aoticache_status status = check_argument_types(holder, ret_error);
@@ -94,13 +94,13 @@ static aoticache_status check_schema(aoticache_holder *holder, const aoticache_h
         return aoticache_holder_read_writes(holder, ret_error);
     if (options->allow_mutation)
         return AOTICACHE_OK;
-    if (aoticache_schema_is_mutable(holder->schema) || aoticache_holder_writes_silently(holder))
+    if (holder->schema->is_mutable || aoticache_holder_writes_silently(holder))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s writes to its arguments (%.400s), but an ordinary kernel returns new "
                                    "tensors: set options.in_place with a hook that compiles kernels which write "
                                    "(the worker does), or serve the operator that returns a new tensor",
                                    holder->op, holder->schema_text);
-    if (aoticache_schema_has_aliasing(holder->schema))
+    if (holder->schema->has_aliasing)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s returns a view of its argument (%.400s), but a compiled kernel would "
                                    "return a copy: leave it to the framework",
@@ -122,10 +122,10 @@ static char *format_schema(const aoticache_schema *schema)
 static aoticache_status read_schema(aoticache_holder *holder, const aoticache_holder_options *options,
                                     aoticache_error *ret_error)
 {
-    holder->op = strdup(aoticache_schema_full_name(holder->schema));
+    holder->op = strdup(holder->schema->full_name);
     holder->schema_text = format_schema(holder->schema);
     holder->dispatch_key = options->dispatch_key != NULL ? strdup(options->dispatch_key) : NULL;
-    holder->num_arguments = aoticache_schema_num_arguments(holder->schema);
+    holder->num_arguments = holder->schema->argument_count;
     holder->defaults = aoticache_default_values_create(holder->schema);
     if (holder->op == NULL || holder->schema_text == NULL || holder->defaults == NULL ||
         (options->dispatch_key != NULL && holder->dispatch_key == NULL))
@@ -283,7 +283,7 @@ aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, 
         if (holder->defaults[i].kind == AOTICACHE_VALUE_OTHER)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "%s: argument %zu (%s) is missing and has no default", holder->op, i,
-                                       aoticache_schema_argument_at(holder->schema, i)->name);
+                                       holder->schema->arguments[i].name);
     for (size_t i = given; i < count; i++)
         stack->values[stack->count++] = holder->defaults[i];
     return AOTICACHE_OK;

@@ -30,7 +30,7 @@ struct aoticache_number {
 
 static bool is_number(const aoticache_holder *holder, size_t argument)
 {
-    const aoticache_schema_argument *said = aoticache_schema_argument_at(holder->schema, argument);
+    const aoticache_schema_argument *said = &holder->schema->arguments[argument];
     const aoticache_type *type = said->type->kind == AOTICACHE_TYPE_OPTIONAL ? said->type->elements[0] : said->type;
     return argument < 64 && (type->kind == AOTICACHE_TYPE_NUMBER || type->kind == AOTICACHE_TYPE_FLOAT);
 }
@@ -38,8 +38,7 @@ static bool is_number(const aoticache_holder *holder, size_t argument)
 /* Returns false for exponents: PyTorch uses roots and products for some, whose results differ from pow() for -inf and -0. */
 static bool may_be_substituted(const aoticache_holder *holder, size_t argument)
 {
-    return is_number(holder, argument) &&
-           strcmp(aoticache_schema_argument_at(holder->schema, argument)->name, "exponent") != 0;
+    return is_number(holder, argument) && strcmp(holder->schema->arguments[argument].name, "exponent") != 0;
 }
 
 /* Returns false for 0, too: beta=0 in a matrix multiplication means that NaN is not propagated. */

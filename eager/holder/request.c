@@ -128,7 +128,7 @@ static aoticache_status check_views(const aoticache_holder *holder, const aotica
         const char *fault = fault_of_views(&arguments[i]);
         if (fault != NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s): %s of a tensor's view",
-                                       holder->op, i, aoticache_schema_argument_at(holder->schema, i)->name, fault);
+                                       holder->op, i, holder->schema->arguments[i].name, fault);
     }
     return AOTICACHE_OK;
 }
@@ -137,7 +137,7 @@ aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder
                                                   aoticache_error *ret_error)
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
-        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        const aoticache_schema_argument *argument = &holder->schema->arguments[i];
         bool lacks = lacks_tensor(argument->type, &arguments[i]);
         if (!lacks && (type_takes(argument->type, arguments[i].kind) || aoticache_number_is_substituted(&arguments[i])))
             continue;
@@ -309,7 +309,7 @@ static bool equals_default(const aoticache_holder *holder, const aoticache_value
 static size_t count_positional(const aoticache_holder *holder, const aoticache_value *arguments, size_t count)
 {
     size_t needed = 0;
-    for (size_t i = 0; i < count && !aoticache_schema_argument_at(holder->schema, i)->keyword_only; i++)
+    for (size_t i = 0; i < count && !holder->schema->arguments[i].keyword_only; i++)
         if (!equals_default(holder, &arguments[i], i))
             needed = i + 1;
     return needed;
@@ -321,7 +321,7 @@ static aoticache_status write_arguments(const aoticache_holder *holder, const ao
     size_t positional = count_positional(holder, arguments, count);
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; i < count && status == AOTICACHE_OK && !writer->has_no_dynamic; i++) {
-        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        const aoticache_schema_argument *argument = &holder->schema->arguments[i];
         if (argument->keyword_only ? equals_default(holder, &arguments[i], i) : i >= positional)
             continue;
         status = add_argument(writer, argument->keyword_only ? argument->name : NULL, &arguments[i], ret_error);

@@ -174,7 +174,7 @@ static size_t position_of(const aoticache_holder *holder, const aoticache_argume
     if (argument->name[0] == '\0')
         return position;
     for (size_t i = 0; i < holder->num_arguments; i++)
-        if (strcmp(aoticache_schema_argument_at(holder->schema, i)->name, argument->name) == 0)
+        if (strcmp(holder->schema->arguments[i].name, argument->name) == 0)
             return i;
     return SIZE_MAX;
 }
@@ -195,7 +195,7 @@ aoticache_value *aoticache_holder_request_values(const aoticache_holder *holder,
         size_t position = position_of(holder, argument, i);
         if (position >= holder->num_arguments)
             return NULL;
-        const aoticache_type *type = aoticache_schema_argument_at(holder->schema, position)->type;
+        const aoticache_type *type = holder->schema->arguments[position].type;
         bool fits = argument->kind == AOTICACHE_ARGUMENT_LIST ? list_of(argument, type, &space, &values[position])
                                                               : single_of(argument, &space, &values[position]);
         if (!fits)

@@ -53,9 +53,9 @@ static bool shares_a_name(const aoticache_alias *a, const aoticache_alias *b)
 
 bool aoticache_holder_returns_argument(const aoticache_holder *holder, size_t index)
 {
-    const aoticache_alias *alias = alias_of(aoticache_schema_return_at(holder->schema, index));
+    const aoticache_alias *alias = alias_of(&holder->schema->returns[index]);
     for (size_t i = 0; alias != NULL && i < holder->num_arguments; i++) {
-        const aoticache_alias *other = alias_of(aoticache_schema_argument_at(holder->schema, i));
+        const aoticache_alias *other = alias_of(&holder->schema->arguments[i]);
         if (is_written(holder, i) && other != NULL && shares_a_name(alias, other))
             return true;
     }
@@ -66,14 +66,14 @@ size_t aoticache_holder_num_outs(const aoticache_holder *holder)
 {
     size_t count = 0;
     for (size_t i = 0; i < holder->num_arguments; i++)
-        count += is_written(holder, i) && aoticache_schema_argument_at(holder->schema, i)->keyword_only;
+        count += is_written(holder, i) && holder->schema->arguments[i].keyword_only;
     return count;
 }
 
 aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
-        const aoticache_alias *alias = alias_of(aoticache_schema_argument_at(holder->schema, i));
+        const aoticache_alias *alias = alias_of(&holder->schema->arguments[i]);
         if (alias == NULL || !alias->is_write)
             continue;
         if (i >= 64)
@@ -83,9 +83,8 @@ aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticach
         holder->written |= UINT64_C(1) << i;
     }
     holder->written |= silently_written(holder->op);
-    for (size_t i = 0; i < aoticache_schema_num_returns(holder->schema); i++)
-        if (alias_of(aoticache_schema_return_at(holder->schema, i)) != NULL &&
-            !aoticache_holder_returns_argument(holder, i))
+    for (size_t i = 0; i < holder->schema->return_count; i++)
+        if (alias_of(&holder->schema->returns[i]) != NULL && !aoticache_holder_returns_argument(holder, i))
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                        "%s returns a view of its argument (%.400s), but a compiled kernel would "
                                        "return a copy: leave it to the framework",

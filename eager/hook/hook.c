@@ -135,14 +135,12 @@ void aoticache_hook_free(aoticache_hook *hook)
     errno = saved;
 }
 
-const char *aoticache_hook_producer(const aoticache_hook *hook)
+aoticache_hook_info aoticache_hook_get_info(const aoticache_hook *hook)
 {
-    return hook != NULL ? hook->kind->producer(hook) : "";
-}
-
-const char *aoticache_hook_program(const aoticache_hook *hook)
-{
-    return hook != NULL && hook->program[0] == '/' ? hook->program : "";
+    if (hook == NULL)
+        return (aoticache_hook_info){.producer = "", .program = ""};
+    return (aoticache_hook_info){.producer = hook->kind->producer(hook),
+                                 .program = hook->program[0] == '/' ? hook->program : ""};
 }
 
 aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticache_error *ret_error)
@@ -312,7 +310,7 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     if (all.compile_ns == 0)
         all.compile_ns = aoticache_monotonic_ns() - delivery->start_ns;
     if (all.producer == NULL)
-        all.producer = aoticache_hook_producer(hook);
+        all.producer = hook->kind->producer(hook);
     return delivery->deliver(delivery->user, &all);
 }
 

@@ -138,7 +138,6 @@ static aoticache_status give_results(const aoticache_executor_node *node, const 
 static aoticache_status run_node(const aoticache_executor_node *node, const aoticache_proxy_call *call,
                                  aoticache_error *ret_error)
 {
-    aoticache_dispatch_guard guard;
     cleanup_free frame *to = frame_new(node);
     if (to == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for its arguments",
@@ -149,9 +148,9 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
     if (status != AOTICACHE_OK)
         return status;
     fill_values(node, call, to);
-    aoticache_dispatch_guard_add(&guard, 0, node->excluded);
+    const aoticache_dispatch_local before = aoticache_dispatch_add_local(0, node->excluded);
     status = aoticache_operator_call(node->op, &stack, ret_error);
-    aoticache_dispatch_guard_end(&guard);
+    aoticache_dispatch_set_local(before);
     if (status == AOTICACHE_OK)
         status = give_results(node, call, &stack, ret_error);
     aoticache_stack_drop(&stack, 0);

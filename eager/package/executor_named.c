@@ -100,8 +100,7 @@ static const char *last_failure(void)
 
 static bool returns_list(const aoticache_schema *schema)
 {
-    return aoticache_schema_num_returns(schema) == 1 &&
-           aoticache_schema_return_at(schema, 0)->type->kind == AOTICACHE_TYPE_LIST;
+    return schema->return_count == 1 && schema->returns[0].type->kind == AOTICACHE_TYPE_LIST;
 }
 
 /* Pushes results, up to the first NULL, as one list, which owns them. On failure all of them are freed. */
@@ -129,7 +128,7 @@ static aoticache_status call_named(void *user, const aoticache_operator *op, aot
     aoticache_named_argument arguments[AOTICACHE_EXECUTOR_MAX_VALUES];
     AtenTensorHandle results[AOTICACHE_NAMED_MAX_RESULTS] = {NULL};
     const aoticache_schema *schema = aoticache_operator_schema(op);
-    const size_t count = aoticache_schema_num_returns(schema);
+    const size_t count = schema->return_count;
     (void)keys;
     for (size_t i = 0; i < stack->count; i++)
         if (!read_value(&stack->values[i], &arguments[i]))

@@ -287,7 +287,7 @@ static aoticache_status read_argument(const reading *at, const char *kind, const
 static const aoticache_executor_argument *find_argument(const reading *at, const char *name)
 {
     for (uint32_t i = 0; i < at->node->argument_count; i++)
-        if (is(aoticache_schema_argument_at(at->node->schema, i)->name, name))
+        if (is(at->node->schema->arguments[i].name, name))
             return &at->node->arguments[i];
     return NULL;
 }
@@ -332,7 +332,7 @@ static aoticache_status read_arguments(reading *at, const json_t *inputs)
         aoticache_executor_argument *argument = &at->node->arguments[i];
         const char *kind;
         const json_t *value;
-        at->argument = aoticache_schema_argument_at(at->node->schema, i);
+        at->argument = &at->node->schema->arguments[i];
         if (argument->is_given) {
             status = only_member(find_input(inputs, at->argument->name), &kind, &value)
                          ? read_argument(at, kind, value, argument)
@@ -382,7 +382,7 @@ static aoticache_status read_outputs(reading *at, const json_t *outputs)
     node->output_count = (uint32_t)json_array_size(outputs);
     node->tensor_count = node->input_count;
     for (uint32_t i = 0; status == AOTICACHE_OK && i < node->output_count; i++) {
-        at->argument = aoticache_schema_return_at(node->schema, i);
+        at->argument = &node->schema->returns[i];
         status = read_output(at, json_array_get(outputs, i), &node->outputs[i]);
     }
     return status;
@@ -420,10 +420,10 @@ static aoticache_status copy_schema(const reading *at)
     aoticache_free(text);
     if (status != AOTICACHE_OK)
         return status;
-    node->argument_count = (uint32_t)aoticache_schema_num_arguments(node->schema);
-    node->return_count = (uint32_t)aoticache_schema_num_returns(node->schema);
+    node->argument_count = (uint32_t)node->schema->argument_count;
+    node->return_count = (uint32_t)node->schema->return_count;
     if (node->argument_count > AOTICACHE_EXECUTOR_MAX_VALUES || node->return_count > AOTICACHE_EXECUTOR_MAX_VALUES ||
-        aoticache_schema_is_vararg(node->schema) || aoticache_schema_is_varret(node->schema))
+        node->schema->is_vararg || node->schema->is_varret)
         return aoticache_error_set(at->ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: more than %d arguments or results, or a variable number of them, is not "
                                    "supported without PyTorch",

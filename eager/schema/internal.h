@@ -1,6 +1,6 @@
 /*
- * eager/schema/internal: shared by the files of the schema parser: the structure itself, the memory that it is built in, the
- * tokens of its text, and the parts of the grammar.
+ * eager/schema/internal: shared by the files of the schema parser: the memory that a schema is built in, the tokens of its text, and
+ * the parts of the grammar.
  *
  * Private to eager/schema/, except for aoticache_schema_nearest_type(). A schema is one block of memory: everything it points to
  * is in that block, or is static. Text is parsed twice, first into scratch memory to find the size of that block, then into the
@@ -16,13 +16,6 @@
 #define SCHEMA_MAX_DEPTH 32u
 /* Maximum number of items of repeated defaults ("int[N] x=1") in one schema: a short text must not allocate gigabytes. */
 #define SCHEMA_MAX_REPEATED (64u << 10)
-
-struct aoticache_schema {
-    const char *name, *overload, *full_name;
-    const aoticache_schema_argument *arguments, *returns;
-    size_t argument_count, return_count;
-    bool has_signature, is_vararg, is_varret, is_mutable, has_aliasing;
-};
 
 /* ---- lexer.c: memory ---- */
 
@@ -164,21 +157,6 @@ AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *tex
 /* Parses only a name, "aten::add.Tensor", without parentheses: into a schema without arguments and returns. */
 AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
                                                            aoticache_error *ret_error);
-
-/* Return "aten::add" and "Tensor" ("" for none). Borrowed from the schema. */
-AOTICACHE_API const char *aoticache_schema_name(const aoticache_schema *schema);
-AOTICACHE_API const char *aoticache_schema_overload(const aoticache_schema *schema);
-
-/* Returns false for a schema from aoticache_schema_parse_name(). */
-AOTICACHE_API bool aoticache_schema_has_signature(const aoticache_schema *schema);
-
-/* Return whether there is "..." after the arguments, and after the returns. */
-AOTICACHE_API bool aoticache_schema_is_vararg(const aoticache_schema *schema);
-AOTICACHE_API bool aoticache_schema_is_varret(const aoticache_schema *schema);
-
-/* Return whether an argument is written to ("(a!)"), and whether an output shares memory with an argument ("(a)" on a return). */
-AOTICACHE_API bool aoticache_schema_is_mutable(const aoticache_schema *schema);
-AOTICACHE_API bool aoticache_schema_has_aliasing(const aoticache_schema *schema);
 
 /* Prints a type as PyTorch does. Returns the length, like snprintf. */
 AOTICACHE_API size_t aoticache_type_format(const aoticache_type *type, char *ret_text, size_t size);

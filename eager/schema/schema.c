@@ -1,5 +1,5 @@
 /*
- * eager/schema/schema: reading and freeing a schema; comparing two schemas: whether they are equal, and whether one can implement
+ * eager/schema/schema: freeing a schema; comparing two schemas: whether they are equal, and whether one can implement
  * the other.
  *
  * Source: aten/src/ATen/core/op_registration/infer_schema.cpp, c10::findSchemaDifferences (2.13).
@@ -18,57 +18,6 @@ void aoticache_schema_free(aoticache_schema *schema)
     int saved = errno;
     free(schema); /* one block, the structure first */
     errno = saved;
-}
-
-const char *aoticache_schema_name(const aoticache_schema *schema)
-{
-    return schema->name;
-}
-const char *aoticache_schema_overload(const aoticache_schema *schema)
-{
-    return schema->overload;
-}
-const char *aoticache_schema_full_name(const aoticache_schema *schema)
-{
-    return schema->full_name;
-}
-bool aoticache_schema_has_signature(const aoticache_schema *schema)
-{
-    return schema->has_signature;
-}
-size_t aoticache_schema_num_arguments(const aoticache_schema *schema)
-{
-    return schema->argument_count;
-}
-size_t aoticache_schema_num_returns(const aoticache_schema *schema)
-{
-    return schema->return_count;
-}
-bool aoticache_schema_is_vararg(const aoticache_schema *schema)
-{
-    return schema->is_vararg;
-}
-bool aoticache_schema_is_varret(const aoticache_schema *schema)
-{
-    return schema->is_varret;
-}
-bool aoticache_schema_is_mutable(const aoticache_schema *schema)
-{
-    return schema->is_mutable;
-}
-bool aoticache_schema_has_aliasing(const aoticache_schema *schema)
-{
-    return schema->has_aliasing;
-}
-
-const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema, size_t position)
-{
-    return position < schema->argument_count ? &schema->arguments[position] : NULL;
-}
-
-const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema, size_t position)
-{
-    return position < schema->return_count ? &schema->returns[position] : NULL;
 }
 
 /* ---- equality ---- */

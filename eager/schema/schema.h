@@ -16,8 +16,6 @@
 extern "C" {
 #endif
 
-typedef struct aoticache_schema aoticache_schema;
-
 /* The base of a type; lists, optionals and tuples are built around it. */
 typedef enum aoticache_type_kind {
     AOTICACHE_TYPE_TENSOR = 0,
@@ -102,6 +100,20 @@ typedef struct aoticache_schema_argument {
     bool keyword_only;
 } aoticache_schema_argument;
 
+/* A schema. Only the library creates schemas, and the caller does not change them. All pointers belong to the schema. */
+typedef struct aoticache_schema {
+    const char *full_name; /* "aten::add.Tensor" */
+    const char *name;      /* "aten::add" */
+    const char *overload;  /* "Tensor"; "" for none */
+    size_t argument_count, return_count;
+    const aoticache_schema_argument *arguments, *returns;
+    bool has_signature; /* false: only a name, without arguments and returns */
+    bool is_vararg;     /* "..." after the arguments */
+    bool is_varret;     /* "..." after the returns */
+    bool is_mutable;    /* an argument is written to: "(a!)" */
+    bool has_aliasing;  /* an output shares memory with an argument: "(a)" on a return */
+} aoticache_schema;
+
 /*
  * Parses a schema. text: UTF-8, at most 64 KiB; read only during the call: the schema copies everything.
  * ret_schema: the caller frees it with aoticache_schema_free().
@@ -109,18 +121,8 @@ typedef struct aoticache_schema_argument {
  */
 AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema,
                                                       aoticache_error *ret_error);
+/* Frees a schema. NULL is allowed. */
 AOTICACHE_API void aoticache_schema_free(aoticache_schema *schema);
-
-/* Returns "aten::add.Tensor". Borrowed from the schema, like all results below. */
-AOTICACHE_API const char *aoticache_schema_full_name(const aoticache_schema *schema);
-
-AOTICACHE_API size_t aoticache_schema_num_arguments(const aoticache_schema *schema);
-AOTICACHE_API size_t aoticache_schema_num_returns(const aoticache_schema *schema);
-/* Returns NULL past the end. */
-AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema,
-                                                                            size_t position);
-AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema,
-                                                                          size_t position);
 
 /* Prints the schema as PyTorch does (str(FunctionSchema)). Returns the length, like snprintf. */
 AOTICACHE_API size_t aoticache_schema_format(const aoticache_schema *schema, char *ret_text, size_t size);

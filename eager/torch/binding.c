@@ -111,12 +111,11 @@ static bool is_of_tensor(const aoticache_type *type)
 /* Checks the arguments: the dispatcher chooses a kernel by tensors, so without any it never calls one for a device. */
 static aoticache_status check_arguments(const aoticache_schema *schema, aoticache_error *ret_error)
 {
-    for (size_t i = 0; i < aoticache_schema_num_arguments(schema); i++)
-        if (is_of_tensor(aoticache_schema_argument_at(schema, i)->type))
+    for (size_t i = 0; i < schema->argument_count; i++)
+        if (is_of_tensor(schema->arguments[i].type))
             return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "%.200s has no tensor arguments: the cache cannot make it faster",
-                               aoticache_schema_full_name(schema));
+                               "%.200s has no tensor arguments: the cache cannot make it faster", schema->full_name);
 }
 
 static aoticache_status make_holder(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
@@ -143,12 +142,12 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
     const aoticache_schema *schema = op->holder->schema;
     if (options->fallback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: without a bridge it needs a fallback",
-                                   aoticache_schema_full_name(schema));
+                                   schema->full_name);
     if (op->holder->returns == AOTICACHE_RETURNS_LIST)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%.200s returns a list of tensors, which only the bridge supports; the bridge "
                                    "needs a C++ compiler",
-                                   aoticache_schema_full_name(schema));
+                                   schema->full_name);
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
 

@@ -89,8 +89,8 @@ static aoticache_registration *make_registration(const char *name, const char *o
 static aoticache_status take_registration(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
                                           aoticache_registration **ret_registration, aoticache_error *ret_error)
 {
-    const char *name = aoticache_schema_name(schema), *overload = aoticache_schema_overload(schema);
-    const char *full = aoticache_schema_full_name(schema);
+    const char *name = schema->name, *overload = schema->overload;
+    const char *full = schema->full_name;
     aoticache_registration *registration = find_registration(name, overload, dispatch_key, is_stable);
     aoticache_registration *other = find_registration(name, overload, dispatch_key, !is_stable);
     if ((registration != NULL && registration->taken) || (other != NULL && other->taken))

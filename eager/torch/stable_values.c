@@ -85,8 +85,8 @@ static bool plan_argument(const aoticache_type *type, aoticache_stable_form *for
 aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, aoticache_stable_plan **ret_plan,
                                               aoticache_error *ret_error)
 {
-    const char *name = aoticache_schema_full_name(schema);
-    size_t count = aoticache_schema_num_arguments(schema), results = aoticache_schema_num_returns(schema);
+    const char *name = schema->full_name;
+    size_t count = schema->argument_count, results = schema->return_count;
     if (count > AOTICACHE_STABLE_MAX_ARGUMENTS || results > AOTICACHE_STABLE_MAX_ARGUMENTS)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%.200s has %zu arguments and %zu results; without a bridge at most %d are "
@@ -98,7 +98,7 @@ aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, ao
     plan->count = count;
     plan->is_plain = true;
     for (size_t i = 0; i < count; i++) {
-        const aoticache_schema_argument *argument = aoticache_schema_argument_at(schema, i);
+        const aoticache_schema_argument *argument = &schema->arguments[i];
         if (plan_argument(argument->type, &plan->forms[i])) {
             plan->has_lists |= is_list(plan->forms[i].kind);
             plan->is_plain &= is_plain(&plan->forms[i]);

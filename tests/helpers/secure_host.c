@@ -52,13 +52,13 @@ static void make_hooks(const char *folder)
     aoticache_hook *hook = NULL;
     options.kernels = folder;
     aoticache_status status = aoticache_hook_create_c(&options, &hook, &error);
-    say("c", status, status == AOTICACHE_OK ? aoticache_hook_producer(hook) : error.message);
-    printf("c program: %s\n", aoticache_hook_program(hook));
+    say("c", status, status == AOTICACHE_OK ? aoticache_hook_get_info(hook).producer : error.message);
+    printf("c program: %s\n", aoticache_hook_get_info(hook).program);
     aoticache_hook_free(hook);
     hook = NULL;
     status = aoticache_hook_create_worker(NULL, &hook, &error);
-    say("worker", status, status == AOTICACHE_OK ? aoticache_hook_producer(hook) : error.message);
-    printf("worker program: %s\n", aoticache_hook_program(hook));
+    say("worker", status, status == AOTICACHE_OK ? aoticache_hook_get_info(hook).producer : error.message);
+    printf("worker program: %s\n", aoticache_hook_get_info(hook).program);
     aoticache_hook_free(hook);
 }
 

@@ -162,7 +162,7 @@ class TorchMode(TorchDispatchMode):
 
 def own_mode(number, player):
     def mode(operator, _keys, stack):
-        player.log.append((f"mode {number}", dispatch_host.c.aoticache_dispatch_excluded()))
+        player.log.append((f"mode {number}", dispatch_host.c.aoticache_dispatch_get_local().excluded))
         dispatch_host.call("operator_call", operator, dispatch_host.ctypes.byref(stack))
     user, kernel = player.kernels.make(mode)
     return dispatch_host.Mode(kernel.call, user)
@@ -193,24 +193,25 @@ class OwnLocal:
     def apply(self, what, *arguments):
         c = dispatch_host.c
         if what in ("tls_include", "tls_exclude"):
-            getattr(c, f"aoticache_dispatch_{what[4:]}")(dispatch_host.parse_key(arguments[0]), arguments[1])
+            getattr(c, f"inline_dispatch_{what[4:]}")(dispatch_host.parse_key(arguments[0]), arguments[1])
             return
-        guard = dispatch_host.Guard()
+        self.guards.append(c.aoticache_dispatch_get_local())
         if what == "force":
-            c.aoticache_dispatch_guard_force(guard, *arguments)
-        else:
-            include = c.aoticache_key_set_of(dispatch_host.parse_key(arguments[0])) if what == "include" else 0
-            c.aoticache_dispatch_guard_add(guard, include, arguments[0] if what == "exclude" else 0)
-        if what == "set_exclude":
-            c.aoticache_dispatch_exclude(dispatch_host.parse_key(arguments[0]), arguments[1])
-        self.guards.append(guard)
+            c.aoticache_dispatch_set_local(dispatch_host.Local(*arguments))
+        elif what == "include":
+            c.inline_dispatch_add_local(c.aoticache_key_set_of(dispatch_host.parse_key(arguments[0])), 0)
+        elif what == "exclude":
+            c.inline_dispatch_add_local(0, arguments[0])
+        elif what == "set_exclude":
+            c.inline_dispatch_exclude(dispatch_host.parse_key(arguments[0]), arguments[1])
 
     def sets(self):
-        return dispatch_host.c.aoticache_dispatch_included(), dispatch_host.c.aoticache_dispatch_excluded()
+        local = dispatch_host.c.aoticache_dispatch_get_local()
+        return local.included, local.excluded
 
     def end(self):
         while self.guards:
-            dispatch_host.c.aoticache_dispatch_guard_end(self.guards.pop())
+            dispatch_host.c.aoticache_dispatch_set_local(self.guards.pop())
 
 
 def make_local(rng):

@@ -45,7 +45,7 @@ class Logger(ctypes.Structure):
     _fields_ = [("log", LOG), ("user", ctypes.c_void_p)]
 
 
-class Guard(ctypes.Structure):
+class Local(ctypes.Structure):
     _fields_ = [("included", ctypes.c_uint64), ("excluded", ctypes.c_uint64)]
 
 
@@ -53,7 +53,7 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
          "K": ctypes.c_uint64, "b": ctypes.c_bool, "z": ctypes.c_size_t, "s": ctypes.c_char_p, "p": ctypes.c_void_p,
          "e": ctypes.POINTER(Error), "o": ctypes.POINTER(ctypes.c_void_p), "r": ctypes.POINTER(ctypes.c_int32),
          "t": ctypes.POINTER(Stack), "f": ctypes.POINTER(Kernel), "n": NAME, "y": KEY, "m": ctypes.POINTER(Mode),
-         "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": ctypes.POINTER(Guard),
+         "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": Local,
          "a": ctypes.POINTER(ctypes.c_char_p),
          "l": ctypes.POINTER(Value), "V": ctypes.POINTER(View)}
 
@@ -62,7 +62,7 @@ FUNCTIONS = {
     "dispatcher_create": "S:oe", "dispatcher_free": "v:p", "dispatcher_get": "p:",
     "dispatcher_set_logger": "v:pL",
     "dispatch_struct_size": "z:s",
-    "oplib_create": "S:pisssIoe", "oplib_free": "v:p", "oplib_reset": "v:p",
+    "oplib_create": "S:pisssIoe", "oplib_free": "v:p",
     "oplib_def": "S:psie", "oplib_def_kernel": "S:psisfe", "oplib_impl": "S:pssfe", "oplib_fallback": "S:psfe",
     "oplib_impl_for_key": "S:pskfe", "oplib_fallback_for_key": "S:pkfe", "oplib_fall_through_usual": "S:pe",
     "oplib_dispatcher": "p:p", "oplib_namespace": "s:p", "operator_call_previous": "S:pkKte",
@@ -82,16 +82,16 @@ FUNCTIONS = {
     "dispatch_key_is_alias": "b:k", "dispatch_key_is_runtime": "b:k", "dispatch_key_in_alias": "b:kk",
     "dispatch_key_functionality": "k:k", "dispatch_key_of": "k:ki", "dispatch_key_backend": "i:k",
     "dispatch_num_backends": "i:", "dispatch_num_entries": "i:", "dispatch_key_entry": "i:k",
-    "dispatch_key_of_entry": "k:i", "key_set_of": "K:k", "key_set_full": "K:", "key_set_full_after": "K:k",
-    "key_set_add": "K:Kk", "key_set_remove": "K:Kk", "key_set_or": "K:KK", "key_set_and": "K:KK",
-    "key_set_minus": "K:KK", "key_set_has": "b:Kk", "key_set_highest": "k:K", "key_set_entry": "i:K",
+    "dispatch_key_of_entry": "k:i", "key_set_of": "K:k", "key_set_full": "K:", "key_set_add": "K:Kk",
+    "key_set_or": "K:KK", "key_set_and": "K:KK",
+    "key_set_minus": "K:KK", "key_set_entry": "i:K",
     "key_set_list": "v:Kyp", "key_set_format": "z:Kpz", "key_set_of_alias": "K:k",
     "key_set_backends_of_autograd": "K:k", "key_set_autogradother_backends": "K:", "dispatch_key_autograd_of": "k:k",
-    "dispatch_included": "K:", "dispatch_excluded": "K:", "dispatch_set_local": "v:KK", "dispatch_include": "v:kb",
-    "dispatch_exclude": "v:kb", "dispatch_guard_add": "v:gKK", "dispatch_guard_force": "v:gKK",
-    "dispatch_guard_end": "v:g", "dispatch_key_is_backend": "b:k", "key_set_of_tensor": "K:kb",
-    "dispatch_key_list": "v:yp", "tensor_view_key_set": "K:V",
+    "dispatch_get_local": "g:", "dispatch_set_local": "v:g", "dispatch_key_is_backend": "b:k",
+    "key_set_of_tensor": "K:kb",
 }
+# Inline functions of the headers that tests call: symbols of tests/helpers/whole/inline_functions.c, named inline_NAME.
+INLINE = {"dispatch_include": "v:kb", "dispatch_exclude": "v:kb", "dispatch_add_local": "g:KK"}
 
 
 class Refused(Exception):
@@ -104,9 +104,11 @@ class Refused(Exception):
 
 def load():
     library = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
-    for name, types in FUNCTIONS.items():
+    symbols = {f"aoticache_{name}": types for name, types in FUNCTIONS.items()}
+    symbols |= {f"inline_{name}": types for name, types in INLINE.items()}
+    for name, types in symbols.items():
         result, _, arguments = types.partition(":")
-        function = getattr(library, "aoticache_" + name, None)
+        function = getattr(library, name, None)
         if function is None:
             continue  # missing() reports it
         function.restype, function.argtypes = TYPES[result], [TYPES[letter] for letter in arguments]
@@ -126,7 +128,7 @@ def missing():
 
 
 STRUCTS = {"error": Error, "tensor_view": View, "value": Value, "stack": Stack, "boxed_kernel": Kernel,
-           "dispatch_mode": Mode, "call_observer": Observer, "dispatch_guard": Guard}
+           "dispatch_mode": Mode, "call_observer": Observer, "dispatch_local": Local}
 
 
 def wrong_sizes():
@@ -271,8 +273,11 @@ class ComputedKernel:
 class Oplib:
     def __init__(self, dispatcher, kind, namespace, key, file, line):
         self.handle = ctypes.c_void_p()
-        call("oplib_create", dispatcher, LIBRARY_KINDS[kind], encoded(namespace), encoded(key), encoded(file), line,
-             ctypes.byref(self.handle))
+        self.arguments = (dispatcher, LIBRARY_KINDS[kind], encoded(namespace), encoded(key), encoded(file), line)
+        self.create()
+
+    def create(self):
+        call("oplib_create", *self.arguments, ctypes.byref(self.handle))
 
     def define(self, schema, alias=""):
         call("oplib_def", self.handle, encoded(schema), ALIAS_KINDS.get(alias, 99))
@@ -298,7 +303,11 @@ class Oplib:
         call("oplib_fall_through_usual", self.handle)
 
     def reset(self):
-        c.aoticache_oplib_reset(self.handle)
+        """Removes all registrations, as torch.library's reset: afterwards another DEF of its namespace is allowed."""
+        c.aoticache_oplib_free(self.handle)
+        if self.arguments[1] == LIBRARY_KINDS["DEF"]:
+            self.arguments = (self.arguments[0], LIBRARY_KINDS["FRAGMENT"], *self.arguments[2:])
+        self.create()
 
     def free(self):
         c.aoticache_oplib_free(self.handle)

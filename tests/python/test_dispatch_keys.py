@@ -29,14 +29,13 @@ UNKNOWN += ["", " CPU", "CPU ", "CPU,CUDA", "CPU\nCUDA", "CP\u00dc", "C" * 5000]
 pytestmark = pytest.mark.quick
 
 
-class Guard(ctypes.Structure):
+class Local(ctypes.Structure):
     _fields_ = [("included", ctypes.c_uint64), ("excluded", ctypes.c_uint64)]
 
 
 KEY, SET, BOOL, TEXT = ctypes.c_int32, ctypes.c_uint64, ctypes.c_bool, ctypes.c_char_p
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, KEY)
 PARSE = [TEXT, ctypes.POINTER(KEY), ctypes.POINTER(Error)]
-GUARD = ctypes.POINTER(Guard)
 
 # name: result, arguments
 FUNCTIONS = {
@@ -52,14 +51,15 @@ FUNCTIONS = {
     "key_set_or": (SET, [SET, SET]), "key_set_and": (SET, [SET, SET]), "key_set_minus": (SET, [SET, SET]),
     "key_set_has": (BOOL, [SET, KEY]), "key_set_highest": (KEY, [SET]), "key_set_entry": (ctypes.c_int32, [SET]),
     "key_set_list": (None, [SET, CALLBACK, ctypes.c_void_p]),
-    "dispatch_key_list": (None, [CALLBACK, ctypes.c_void_p]),
     "key_set_format": (ctypes.c_size_t, [SET, TEXT, ctypes.c_size_t]), "key_set_of_alias": (SET, [KEY]),
     "key_set_backends_of_autograd": (SET, [KEY]), "key_set_autogradother_backends": (SET, []),
-    "key_set_of_tensor": (SET, [KEY, BOOL]), "dispatch_included": (SET, []), "dispatch_excluded": (SET, []),
-    "dispatch_set_local": (None, [SET, SET]), "dispatch_include": (None, [KEY, BOOL]),
-    "dispatch_exclude": (None, [KEY, BOOL]), "dispatch_guard_add": (None, [GUARD, SET, SET]),
-    "dispatch_guard_force": (None, [GUARD, SET, SET]), "dispatch_guard_end": (None, [GUARD]),
+    "key_set_of_tensor": (SET, [KEY, BOOL]), "dispatch_get_local": (Local, []),
+    "dispatch_set_local": (None, [Local]), "dispatch_include": (None, [KEY, BOOL]),
+    "dispatch_exclude": (None, [KEY, BOOL]), "dispatch_add_local": (Local, [SET, SET]),
 }
+# Inline functions of the header: symbols of tests/helpers/whole/inline_functions.c.
+INLINE = ("key_set_has", "key_set_remove", "key_set_full_after", "key_set_highest", "dispatch_include",
+          "dispatch_exclude", "dispatch_add_local")
 
 
 class Ours:
@@ -67,7 +67,7 @@ class Ours:
     def __init__(self):
         library = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(library, "aoticache_" + name)
+            function = getattr(library, ("inline_" if name in INLINE else "aoticache_") + name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
@@ -85,6 +85,12 @@ class Ours:
         buffer = ctypes.create_string_buffer(size + 1)
         assert self.key_set_format(raw, buffer, size + 1) == size
         return buffer.value.decode()
+
+    def dispatch_included(self):
+        return self.dispatch_get_local().included
+
+    def dispatch_excluded(self):
+        return self.dispatch_get_local().excluded
 
     def keys(self, raw):
         found = []
@@ -181,8 +187,8 @@ def check_kinds(ours, theirs):
             functionality = int(theirs.c.DispatchKey.__members__[block])
             wrong += different(name, int(wanted), ours.dispatch_key_of(functionality, 0) - 1 +
                                16 * name.startswith("End"))
-    numbers = []
-    ours.dispatch_key_list(CALLBACK(lambda _, key: numbers.append(key) or True), None)
+    numbers = [number for number in NUMBERS
+               if number < 47 or ours.dispatch_key_is_runtime(number) or ours.dispatch_key_is_alias(number)]
     members = theirs.c.DispatchKey.__members__
     wrong += different("list", sorted({int(key) for name, key in members.items() if "StartOf" not in name} - {47}),
                        [key for key in numbers if ours.dispatch_key_name(key).decode() in members])
@@ -375,27 +381,29 @@ def check_thread_local(ours, theirs):
                                    ours.key_set_has(ours.dispatch_included(), about[1]), about)
                 wrong += different("is excluded", theirs.c._dispatch_tls_is_dispatch_key_excluded(key),
                                    ours.key_set_has(ours.dispatch_excluded(), about[1]), about)
-        ours.dispatch_set_local(*before)
+        ours.dispatch_set_local(Local(*before))
         wrong += local_differences(ours, theirs, ["afterwards"])
     return wrong, "500 sequences"
 
 
-def begin(ours, theirs, choose, guard):
-    """Begins a guard of any kind in both. Also returns whether PyTorch's guard will lose a backend that was set."""
+def begin(ours, theirs, choose):
+    """Begins a guard of any kind in both. Also returns whether PyTorch's guard will lose a backend that was set, and the sets
+    that end ours."""
     key, kind = choose.randrange(1, 150), choose.choice(("include", "exclude", "force"))
     backends = ours.key_set_of(key) & 0xffff
     if kind == "force":
         include, exclude = random_set(ours, choose), random_set(ours, choose)
-        ours.dispatch_guard_force(ctypes.byref(guard), include, exclude)
+        before = ours.dispatch_get_local()
+        ours.dispatch_set_local(Local(include, exclude))
         entered = theirs.c._ForceDispatchKeyGuard(theirs.set(include), theirs.set(exclude))
-        return (kind, include, exclude), entered, False
+        return (kind, include, exclude), entered, False, before
     if kind == "include":
         loses = ours.dispatch_included() & backends != 0
-        ours.dispatch_guard_add(ctypes.byref(guard), ours.key_set_of(key), 0)
-        return (kind, key), theirs.c._IncludeDispatchKeyGuard(theirs.key(key)), loses
+        before = ours.dispatch_add_local(ours.key_set_of(key), 0)
+        return (kind, key), theirs.c._IncludeDispatchKeyGuard(theirs.key(key)), loses, before
     loses = ours.dispatch_excluded() & backends != 0
-    ours.dispatch_guard_add(ctypes.byref(guard), 0, ours.key_set_of(key))
-    return (kind, key), theirs.c._ExcludeDispatchKeyGuard(theirs.c.DispatchKeySet(theirs.key(key))), loses
+    before = ours.dispatch_add_local(0, ours.key_set_of(key))
+    return (kind, key), theirs.c._ExcludeDispatchKeyGuard(theirs.c.DispatchKeySet(theirs.key(key))), loses, before
 
 
 def check_guards(ours, theirs):
@@ -408,14 +416,14 @@ def check_guards(ours, theirs):
 
     def nest(depth, exact):
         nonlocal wrong, lost
-        guard, before = Guard(), (ours.dispatch_included(), ours.dispatch_excluded())
-        about, entered, loses = begin(ours, theirs, choose, guard)
+        before = ours.dispatch_included(), ours.dispatch_excluded()
+        about, entered, loses, local = begin(ours, theirs, choose)
         inside = exact or about[0] == "force"
         with entered:
             wrong += local_differences(ours, theirs, [*about, depth], mask_of(inside))
             if depth > 0:
                 inside = nest(depth - 1, inside)
-        ours.dispatch_guard_end(ctypes.byref(guard))
+        ours.dispatch_set_local(local)
         wrong += different("back", before, (ours.dispatch_included(), ours.dispatch_excluded()), *about)
         lost += loses
         exact = exact if about[0] == "force" else inside and not loses

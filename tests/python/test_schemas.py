@@ -46,6 +46,14 @@ class Argument(ctypes.Structure):
                 ("list_alias", ctypes.POINTER(Alias)), ("default_value", Default), ("keyword_only", ctypes.c_bool)]
 
 
+class Parsed(ctypes.Structure):
+    _fields_ = [("full_name", ctypes.c_char_p), ("name", ctypes.c_char_p), ("overload", ctypes.c_char_p),
+                ("argument_count", ctypes.c_size_t), ("return_count", ctypes.c_size_t),
+                ("arguments", ctypes.POINTER(Argument)), ("returns", ctypes.POINTER(Argument)),
+                *((name, ctypes.c_bool)
+                  for name in ("has_signature", "is_vararg", "is_varret", "is_mutable", "has_aliasing"))]
+
+
 # The kinds in the order of aoticache_type_kind, with the names of PyTorch's Python type for them.
 KINDS = ("Tensor int int float float bool bool complex number str Device int int int Generator Storage Stream QScheme "
          "str Any NoneType LIST OPTIONAL TUPLE DICT Future RRef Await Union CLASS VARIABLE OTHER").split()
@@ -91,7 +99,7 @@ class Schema:
     c = None
 
     def __init__(self, text):
-        self.handle, error = ctypes.c_void_p(), Error()
+        self.handle, error = ctypes.POINTER(Parsed)(), Error()
         self.data = text if isinstance(text, bytes) else text.encode()
         if Schema.c.aoticache_schema_parse(self.data, ctypes.byref(self.handle), ctypes.byref(error)) != 0:
             self.handle = None
@@ -103,7 +111,7 @@ class Schema:
             Schema.c.aoticache_schema_free(self.handle)
 
     def __getattr__(self, name):
-        return getattr(Schema.c, "aoticache_schema_" + name)(self.handle)
+        return getattr(self.handle.contents, name)
 
     def __str__(self):
         size = Schema.c.aoticache_schema_format(self.handle, None, 0)
@@ -112,22 +120,13 @@ class Schema:
         return text.value.decode(errors="surrogateescape")
 
     def items(self, what):
-        count = getattr(self, f"num_{what}s")
-        at = getattr(Schema.c, f"aoticache_schema_{what}_at")
-        assert not at(self.handle, ctypes.c_size_t(count))
-        return [at(self.handle, ctypes.c_size_t(i)).contents for i in range(count)]
+        count = getattr(self, f"{what}_count")
+        return getattr(self, f"{what}s")[:count] if count > 0 else []
 
 
 def load_library():
     c = Schema.c = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
-    for name, result in (("name", ctypes.c_char_p), ("overload", ctypes.c_char_p), ("full_name", ctypes.c_char_p),
-                         ("num_arguments", ctypes.c_size_t), ("num_returns", ctypes.c_size_t),
-                         ("is_mutable", ctypes.c_bool), ("has_aliasing", ctypes.c_bool), ("free", None),
-                         ("is_vararg", ctypes.c_bool), ("is_varret", ctypes.c_bool)):
-        function = getattr(c, "aoticache_schema_" + name)
-        function.restype, function.argtypes = result, [ctypes.c_void_p]
-    c.aoticache_schema_argument_at.restype = c.aoticache_schema_return_at.restype = ctypes.POINTER(Argument)
-    c.aoticache_schema_argument_at.argtypes = c.aoticache_schema_return_at.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    c.aoticache_schema_free.restype, c.aoticache_schema_free.argtypes = None, [ctypes.c_void_p]
     c.aoticache_schema_format.restype = ctypes.c_size_t
     c.aoticache_schema_format.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
     c.aoticache_schema_equal.restype = ctypes.c_bool
@@ -167,11 +166,11 @@ def differences(schema, text=None):
         return [f"refused: {error}"]
     facts = [("print", plain_sets(str(ours)), plain_sets(str(schema))), ("name", ours.name.decode(), schema.name),
              ("overload", ours.overload.decode(), schema.overload_name),
-             ("arguments", ours.num_arguments, len(schema.arguments)),
-             ("returns", ours.num_returns, len(schema.returns)), ("mutable", ours.is_mutable, schema.is_mutable),
+             ("arguments", ours.argument_count, len(schema.arguments)),
+             ("returns", ours.return_count, len(schema.returns)), ("mutable", ours.is_mutable, schema.is_mutable),
              ("aliasing", ours.has_aliasing, any(r.alias_info is not None for r in schema.returns))]
     found = [f"{what}: {a!r}, PyTorch {b!r}" for what, a, b in facts if a != b]
-    if ours.num_arguments == len(schema.arguments) and ours.num_returns == len(schema.returns):
+    if ours.argument_count == len(schema.arguments) and ours.return_count == len(schema.returns):
         for what, theirs in (("argument", schema.arguments), ("return", schema.returns)):
             for position, pair in enumerate(zip(ours.items(what), theirs)):
                 found += argument_differences(*pair, f"{what} {position}")

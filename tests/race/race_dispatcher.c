@@ -196,14 +196,10 @@ static void register_some(unsigned *seed)
     }
     if (rand_r(seed) % 4 == 0)
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-    if (rand_r(seed) % 2 == 0)
-        aoticache_oplib_reset(oplib);
-    else
-        aoticache_oplib_free(oplib), oplib = NULL;
+    aoticache_oplib_free(oplib);
     unsigned long gone = atomic_fetch_add(&now, 1);
     for (int i = 0; i < BATCH; i++)
         atomic_store(&mine[i]->gone_at, gone);
-    aoticache_oplib_free(oplib);
 }
 
 static void *registrar(void *seed_of_thread)

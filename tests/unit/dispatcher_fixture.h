@@ -29,7 +29,7 @@ static void dispatcher_begin(void)
     cr_assert_eq(aoticache_dispatcher_create(&dispatcher, &error), AOTICACHE_OK);
     for (int i = 0; i < KERNELS; i++)
         numbers[i] = i;
-    aoticache_dispatch_set_local(0, 0); /* tests of thread-local key sets set their own */
+    aoticache_dispatch_set_local((aoticache_dispatch_local){0, 0}); /* tests of thread-local key sets set their own */
 }
 
 static void dispatcher_end(void)
@@ -94,12 +94,12 @@ static const aoticache_boxed_kernel *fallthrough(void)
 static aoticache_status take_back(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                   aoticache_stack *stack, aoticache_error *ret_error)
 {
-    aoticache_oplib_reset(to_take_back);
+    aoticache_oplib_free(to_take_back);
     releases_inside = releases[*(const int *)user];
     return run_kernel(user, op, keys, stack, ret_error);
 }
 
-/* Makes a kernel that removes its own oplib's registrations while it runs. */
+/* Makes a kernel that frees its own oplib while it runs. */
 static aoticache_boxed_kernel suicidal_kernel(aoticache_oplib *oplib, int number)
 {
     aoticache_boxed_kernel kernel = released_kernel(number);

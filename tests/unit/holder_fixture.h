@@ -82,7 +82,7 @@ static aoticache_holder_options holder_options(const char *schema)
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
     aoticache_schema *parsed;
     if (aoticache_schema_parse(schema, &parsed, NULL) == AOTICACHE_OK) {
-        arguments = aoticache_schema_num_arguments(parsed);
+        arguments = parsed->argument_count;
         aoticache_schema_free(parsed);
     }
     options.schema = schema;

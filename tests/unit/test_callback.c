@@ -264,7 +264,7 @@ Test(callback, environment_is_the_producer_or_what_the_caller_says)
     aoticache_request *request = make_abs_request();
     cr_assert_eq(aoticache_hook_set_environment(hook, request, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_request_get_environment(request, "framework"), "mycompiler 1.2");
-    cr_assert_str_eq(aoticache_hook_producer(hook), "mycompiler 1.2");
+    cr_assert_str_eq(aoticache_hook_get_info(hook).producer, "mycompiler 1.2");
     aoticache_request_free(request);
     aoticache_hook_free(hook);
 

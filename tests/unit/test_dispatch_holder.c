@@ -132,7 +132,8 @@ Test(dispatch_holder, call_is_served_by_a_compiled_kernel_and_falls_back_to_the_
     cr_expect_eq(eager_calls, 1);
     cr_expect(places[0].kind == AOTICACHE_VALUE_DOUBLE && places[0].as.double_value == 997);
     /* After removal the old kernel is active again; after registering again, the library is in the cache. */
-    aoticache_oplib_reset(impl);
+    aoticache_oplib_free(impl);
+    impl = open_oplib(AOTICACHE_OPLIB_IMPL, "aten", "CPU");
     succeeds(call(false));
     cr_expect_eq(eager_calls, 2);
     succeeds(aoticache_oplib_impl_with_aoti_compile(impl, eager, "aten::abs", "CPU", false, &error));

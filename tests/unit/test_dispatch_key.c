@@ -196,16 +196,21 @@ Test(dispatch_key, marks_between_the_numbers_are_pytorchs)
     cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfAliasKeys, AOTICACHE_DISPATCH_KEY_COUNT - 1);
 }
 
-static bool stop_at_cuda(void *user, aoticache_dispatch_key key)
-{
-    ++*(int *)user;
-    return key != AOTICACHE_DISPATCH_KEY_CUDA;
-}
+#define COUNT(name, number) +1
+#define COUNT_BACKEND(name, backend, a, b) +1
+#define COUNT_BLOCK(functionality, number, prefix, first, parsed, a) \
+    +(0 AOTICACHE_DISPATCH_BACKEND_LIST(COUNT_BACKEND, a, a))
 
-Test(dispatch_key, list_has_every_key_and_stops)
+Test(dispatch_key, lists_of_the_header_have_every_key)
 {
-    int count = 0;
-    aoticache_dispatch_key_list(stop_at_cuda, &count);
-    cr_expect_eq(count, 47 + 2);
-    aoticache_dispatch_key_list(NULL, NULL);
+    int listed = 0 AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(COUNT) AOTICACHE_DISPATCH_BLOCK_LIST(COUNT_BLOCK, unused)
+        AOTICACHE_DISPATCH_ALIAS_LIST(COUNT);
+    int count = 0, up_to_cuda = 0;
+    for (aoticache_dispatch_key key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
+        count += key < AOTICACHE_DISPATCH_FUNCTIONALITIES || aoticache_dispatch_key_is_runtime(key) ||
+                 aoticache_dispatch_key_is_alias(key);
+        up_to_cuda = key == AOTICACHE_DISPATCH_KEY_CUDA ? count : up_to_cuda;
+    }
+    cr_expect_eq(count, listed);
+    cr_expect_eq(up_to_cuda, 47 + 2);
 }

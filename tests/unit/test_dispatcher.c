@@ -3,6 +3,7 @@
  */
 #include "dispatcher_fixture.h"
 #include "eager/dispatch/questions.h"
+#include "eager/epoch.h"
 
 #include <time.h>
 
@@ -105,9 +106,9 @@ Test(dispatcher, release_is_called_once_when_the_registration_goes)
     define(def, "f(Tensor x) -> Tensor");
     add(def, "f", "CPU", released_kernel(3));
     cr_assert_eq(releases[3], 0);
-    aoticache_oplib_reset(def);
-    cr_assert_eq(releases[3], 1);
     aoticache_oplib_free(def);
+    cr_assert_eq(releases[3], 1);
+    aoticache_epoch_reclaim();
     cr_assert_eq(releases[3], 1);
 }
 
@@ -120,7 +121,6 @@ Test(dispatcher, kernel_taken_back_by_itself_ends_after_its_call)
     cr_assert_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_OK);
     cr_assert_eq(releases_inside, 0, "released while it ran");
     cr_assert_eq(releases[4], 1, "not released when the call was over");
-    aoticache_oplib_free(impl);
     aoticache_oplib_free(def);
 }
 
@@ -144,13 +144,14 @@ Test(dispatcher, handle_stays_valid_and_works_again)
     aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
     define(def, "f(Tensor x) -> Tensor");
     aoticache_operator *op = find("t::f");
-    aoticache_oplib_reset(def);
+    aoticache_oplib_free(def);
     cr_assert_null(aoticache_operator_schema(op));
     cr_assert_str_eq(aoticache_operator_name(op), "t::f");
     cr_assert_eq(aoticache_dispatcher_find(dispatcher, "t::f", &again, &error), AOTICACHE_NOT_FOUND);
+    def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
     define(def, "f(Tensor x, int y=2) -> Tensor");
     cr_assert_eq(find("t::f"), op);
-    cr_assert_eq(aoticache_schema_num_arguments(aoticache_operator_schema(op)), 2);
+    cr_assert_eq(aoticache_operator_schema(op)->argument_count, 2);
     aoticache_oplib_free(def);
 }
 
@@ -173,7 +174,7 @@ Test(dispatcher, what_was_taken_back_leaves_no_trace_but_its_handle)
     add(def, "h", "CPU", plain_kernel(1));
     aoticache_operator *op = find("t::f");
     cr_expect_eq(count_names(), 3);
-    aoticache_oplib_reset(def);
+    aoticache_oplib_free(def);
     cr_expect_eq(count_names(), 0);
     aoticache_boxed_kernel kernel = plain_kernel(2);
     succeeds(aoticache_oplib_fallback(any, "CPU", &kernel, &error));
@@ -184,6 +185,7 @@ Test(dispatcher, what_was_taken_back_leaves_no_trace_but_its_handle)
                  AOTICACHE_NOT_FOUND);
     cr_expect_str_eq(error.message, "t::f is no longer defined");
     succeeds(aoticache_operator_check(op, &error));
+    def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
     define(def, "f(Tensor x) -> Tensor");
     cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 2, "the fallback serves it again");
     cr_expect_eq(find("t::f"), op);
@@ -363,7 +365,8 @@ Test(dispatcher, typed_kernels_of_one_operator_have_one_signature)
     fails(aoticache_oplib_impl(impl, "f", "CUDA", &two, &error), AOTICACHE_MISMATCH, "1 arguments vs. 2");
     is_refused(aoticache_oplib_impl(impl, "f", "CUDA", &bad, &error), "expected '('");
     /* The type is forgotten with the last registration. */
-    aoticache_oplib_reset(impl);
+    aoticache_oplib_free(impl);
+    impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2);
     add(impl, "f", "CUDA", two);
     aoticache_oplib_free(impl);
 }

@@ -589,7 +589,7 @@ Test(hook_c, native_requirements_are_met_by_this_machine)
         cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);
     cr_assert(strncmp(delivery.producer, "cc gcc ", 7) == 0 || strncmp(delivery.producer, "cc clang ", 9) == 0, "%s",
               delivery.producer);
-    cr_assert_str_eq(aoticache_hook_producer(hook), delivery.producer);
+    cr_assert_str_eq(aoticache_hook_get_info(hook).producer, delivery.producer);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
 }

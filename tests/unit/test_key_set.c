@@ -177,57 +177,65 @@ Test(key_set, of_a_tensor_has_what_pytorch_gives_new_tensors)
 
 /* ---- this thread's sets ---- */
 
+static void set_local(aoticache_key_set included, aoticache_key_set excluded)
+{
+    aoticache_dispatch_set_local((aoticache_dispatch_local){included, excluded});
+}
+
 static void *change(void *user)
 {
     aoticache_key_set *ret_before = user;
-    *ret_before = aoticache_dispatch_included();
-    aoticache_dispatch_set_local(aoticache_key_set_full(), 0);
+    *ret_before = aoticache_dispatch_get_local().included;
+    set_local(aoticache_key_set_full(), 0);
     return NULL;
 }
 
 Test(dispatch_local, sets_belong_to_one_thread)
 {
-    aoticache_key_set defaults = aoticache_dispatch_included(), other = 0;
+    aoticache_key_set defaults = aoticache_dispatch_get_local().included, other = 0;
     aoticache_dispatch_include(KEY(Python), true);
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, change, &other), 0);
     pthread_join(thread, NULL);
     cr_expect_eq(other, defaults);
     cr_expect_eq(defaults, set_of(KEY(BackendSelect), KEY(ADInplaceOrView)));
-    cr_expect_eq(aoticache_dispatch_included(), aoticache_key_set_add(defaults, KEY(Python)));
+    cr_expect_eq(aoticache_dispatch_get_local().included, aoticache_key_set_add(defaults, KEY(Python)));
 }
 
 Test(dispatch_local, taking_back_a_key_that_is_not_there_changes_nothing)
 {
-    aoticache_dispatch_set_local(aoticache_key_set_of(KEY(AutogradCPU)), aoticache_key_set_of(KEY(CPU)));
+    set_local(aoticache_key_set_of(KEY(AutogradCPU)), aoticache_key_set_of(KEY(CPU)));
     aoticache_dispatch_include(KEY(AutogradCUDA), false);
     aoticache_dispatch_exclude(KEY(CUDA), false);
-    cr_expect_eq(aoticache_dispatch_included(), aoticache_key_set_of(KEY(AutogradCPU)));
-    cr_expect_eq(aoticache_dispatch_excluded(), aoticache_key_set_of(KEY(CPU)));
+    cr_expect_eq(aoticache_dispatch_get_local().included, aoticache_key_set_of(KEY(AutogradCPU)));
+    cr_expect_eq(aoticache_dispatch_get_local().excluded, aoticache_key_set_of(KEY(CPU)));
     aoticache_dispatch_include(KEY(AutogradCPU), false);
-    cr_expect_eq(aoticache_dispatch_included(), 1, "the backend stays, as in PyTorch");
+    cr_expect_eq(aoticache_dispatch_get_local().included, 1, "the backend stays, as in PyTorch");
 }
 
 Test(dispatch_local, guards_bring_back_what_was_before)
 {
-    aoticache_dispatch_guard add, force;
-    aoticache_key_set included = aoticache_dispatch_included(), excluded = aoticache_dispatch_excluded();
-    aoticache_dispatch_guard_add(&add, aoticache_key_set_of(KEY(AutogradCPU)), aoticache_key_set_of(KEY(Python)));
-    cr_expect_eq(aoticache_dispatch_included(), included | aoticache_key_set_of(KEY(AutogradCPU)));
-    cr_expect_eq(aoticache_dispatch_excluded(), excluded | aoticache_key_set_of(KEY(Python)));
-    aoticache_dispatch_guard_force(&force, 0, 0);
-    cr_expect_eq(aoticache_dispatch_included(), 0);
-    cr_expect_eq(aoticache_dispatch_excluded(), 0);
-    aoticache_dispatch_guard_end(&force);
-    cr_expect_eq(aoticache_dispatch_included(), included | aoticache_key_set_of(KEY(AutogradCPU)));
-    aoticache_dispatch_guard_end(&add);
-    cr_expect_eq(aoticache_dispatch_included(), included);
-    cr_expect_eq(aoticache_dispatch_excluded(), excluded);
+    aoticache_key_set included = aoticache_dispatch_get_local().included,
+                      excluded = aoticache_dispatch_get_local().excluded;
+    aoticache_dispatch_local before_add =
+        aoticache_dispatch_add_local(aoticache_key_set_of(KEY(AutogradCPU)), aoticache_key_set_of(KEY(Python)));
+    cr_expect(before_add.included == included && before_add.excluded == excluded);
+    cr_expect_eq(aoticache_dispatch_get_local().included, included | aoticache_key_set_of(KEY(AutogradCPU)));
+    cr_expect_eq(aoticache_dispatch_get_local().excluded, excluded | aoticache_key_set_of(KEY(Python)));
+    aoticache_dispatch_local before_set = aoticache_dispatch_get_local();
+    set_local(0, 0);
+    cr_expect_eq(aoticache_dispatch_get_local().included, 0);
+    cr_expect_eq(aoticache_dispatch_get_local().excluded, 0);
+    aoticache_dispatch_set_local(before_set);
+    cr_expect_eq(aoticache_dispatch_get_local().included, included | aoticache_key_set_of(KEY(AutogradCPU)));
+    aoticache_dispatch_set_local(before_add);
+    cr_expect_eq(aoticache_dispatch_get_local().included, included);
+    cr_expect_eq(aoticache_dispatch_get_local().excluded, excluded);
 }
 
 Test(dispatch_local, set_of_a_call_is_the_tensors_with_this_threads)
 {
-    aoticache_dispatch_set_local(aoticache_key_set_of(KEY(BackendSelect)), aoticache_key_set_of(KEY(AutogradCPU)));
+    set_local(aoticache_key_set_of(KEY(BackendSelect)), aoticache_key_set_of(KEY(AutogradCPU)));
     aoticache_key_set tensors = aoticache_key_set_of_tensor(KEY(CPU), false);
     aoticache_key_set set = key_set_of_call(tensors, UINT64_MAX);
     cr_expect_eq(aoticache_key_set_highest(set), KEY(AutocastCPU));

@@ -65,7 +65,7 @@ static aoticache_status run_kernel(void *user, const aoticache_operator *op, aot
 {
     (void)keys;
     int count = *(const int *)user;
-    size_t taken = aoticache_schema_num_arguments(aoticache_operator_schema(op));
+    size_t taken = aoticache_operator_schema(op)->argument_count;
     const aoticache_value *arguments = &stack->values[stack->count - taken];
     aoticache_value made[4];
     seen_count = taken;
@@ -329,9 +329,9 @@ static void *run_in_new_thread(void *unused)
 {
     (void)unused;
     const AtenTensorHandle given[] = {tensors[0], TO(0)};
-    const aoticache_key_set before = aoticache_dispatch_excluded();
+    const aoticache_key_set before = aoticache_dispatch_get_local().excluded;
     succeeds(run(0, 0, NULL, 2, given));
-    cr_expect_eq(aoticache_dispatch_excluded(), before);
+    cr_expect_eq(aoticache_dispatch_get_local().excluded, before);
     return NULL;
 }
 

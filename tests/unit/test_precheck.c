@@ -36,8 +36,8 @@ static const aoticache_precheck *find_form(const char *text)
 {
     aoticache_holder holder = {.num_arguments = 0};
     cr_assert_eq(aoticache_schema_parse(text, &holder.schema, NULL), AOTICACHE_OK);
-    holder.op = (char *)(uintptr_t)aoticache_schema_full_name(holder.schema);
-    holder.num_arguments = aoticache_schema_num_arguments(holder.schema);
+    holder.op = (char *)(uintptr_t)holder.schema->full_name;
+    holder.num_arguments = holder.schema->argument_count;
     cr_assert_eq(aoticache_holder_read_writes(&holder, NULL), AOTICACHE_OK);
     cr_assert_neq(holder.written, 0, "%s", text);
     const aoticache_precheck *found = aoticache_precheck_find(&holder);

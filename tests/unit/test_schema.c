@@ -42,24 +42,22 @@ static void refuses(const char *text, const char *message)
 Test(schema, name_and_overload_are_read)
 {
     aoticache_schema *schema = parse("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
-    cr_expect_str_eq(aoticache_schema_name(schema), "aten::add");
-    cr_expect_str_eq(aoticache_schema_overload(schema), "Tensor");
-    cr_expect_str_eq(aoticache_schema_full_name(schema), "aten::add.Tensor");
-    cr_expect(aoticache_schema_has_signature(schema));
-    cr_expect_eq(aoticache_schema_num_arguments(schema), 3);
-    cr_expect_eq(aoticache_schema_num_returns(schema), 1);
-    cr_expect_null(aoticache_schema_argument_at(schema, 3));
-    cr_expect_null(aoticache_schema_return_at(schema, 1));
-    const aoticache_schema_argument *alpha = aoticache_schema_argument_at(schema, 2);
+    cr_expect_str_eq(schema->name, "aten::add");
+    cr_expect_str_eq(schema->overload, "Tensor");
+    cr_expect_str_eq(schema->full_name, "aten::add.Tensor");
+    cr_expect(schema->has_signature);
+    cr_expect_eq(schema->argument_count, 3);
+    cr_expect_eq(schema->return_count, 1);
+    const aoticache_schema_argument *alpha = &schema->arguments[2];
     cr_expect_str_eq(alpha->name, "alpha");
     cr_expect(alpha->keyword_only);
-    cr_expect_not(aoticache_schema_argument_at(schema, 1)->keyword_only);
+    cr_expect_not(schema->arguments[1].keyword_only);
     cr_expect_eq(alpha->type->kind, AOTICACHE_TYPE_NUMBER);
     cr_expect_eq(alpha->default_value.kind, AOTICACHE_DEFAULT_INT);
     cr_expect_eq(alpha->default_value.int_value, 1);
-    cr_expect_str_eq(aoticache_schema_return_at(schema, 0)->name, "");
-    cr_expect_not(aoticache_schema_is_mutable(schema));
-    cr_expect_not(aoticache_schema_has_aliasing(schema));
+    cr_expect_str_eq(schema->returns[0].name, "");
+    cr_expect_not(schema->is_mutable);
+    cr_expect_not(schema->has_aliasing);
     aoticache_schema_free(schema);
 }
 
@@ -68,9 +66,9 @@ Test(schema, name_alone_is_read_by_parse_name_only)
     aoticache_schema *schema = NULL;
     aoticache_error error;
     cr_assert_eq(aoticache_schema_parse_name(" aten :: add . out ", &schema, &error), AOTICACHE_OK);
-    cr_expect_str_eq(aoticache_schema_full_name(schema), "aten::add.out");
-    cr_expect_not(aoticache_schema_has_signature(schema));
-    cr_expect_eq(aoticache_schema_num_arguments(schema), 0);
+    cr_expect_str_eq(schema->full_name, "aten::add.out");
+    cr_expect_not(schema->has_signature);
+    cr_expect_eq(schema->argument_count, 0);
     char text[64];
     aoticache_schema_format(schema, text, sizeof text);
     cr_expect_str_eq(text, "aten::add.out");
@@ -83,9 +81,9 @@ Test(schema, name_alone_is_read_by_parse_name_only)
 Test(schema, annotations_of_lists_and_elements_are_apart)
 {
     aoticache_schema *schema = parse("a::b(Tensor(a!)[] x, Tensor(a)[](b -> c)? y, int[2](d) z) -> Tensor(a)");
-    const aoticache_schema_argument *x = aoticache_schema_argument_at(schema, 0);
-    const aoticache_schema_argument *y = aoticache_schema_argument_at(schema, 1);
-    const aoticache_schema_argument *z = aoticache_schema_argument_at(schema, 2);
+    const aoticache_schema_argument *x = &schema->arguments[0];
+    const aoticache_schema_argument *y = &schema->arguments[1];
+    const aoticache_schema_argument *z = &schema->arguments[2];
     cr_assert_not_null(x->alias);
     cr_expect(x->alias->is_write);
     cr_expect_null(x->list_alias);
@@ -96,8 +94,8 @@ Test(schema, annotations_of_lists_and_elements_are_apart)
     cr_expect_null(z->alias);
     cr_expect_str_eq(z->list_alias->before[0], "d");
     cr_expect_eq(z->type->fixed_size, 2);
-    cr_expect(aoticache_schema_is_mutable(schema));
-    cr_expect(aoticache_schema_has_aliasing(schema));
+    cr_expect(schema->is_mutable);
+    cr_expect(schema->has_aliasing);
     aoticache_schema_free(schema);
 }
 
@@ -105,18 +103,18 @@ Test(schema, defaults_have_their_types)
 {
     aoticache_schema *schema = parse("a::b(int[3] s=2, float e=1, bool c=False, str t='\\101\"', Device d='cuda:1', "
                                      "ScalarType k=half, complex z=-2j, Tensor? n=None) -> ()");
-    const aoticache_default *s = &aoticache_schema_argument_at(schema, 0)->default_value;
+    const aoticache_default *s = &schema->arguments[0].default_value;
     cr_assert_eq(s->kind, AOTICACHE_DEFAULT_LIST);
     cr_assert_eq(s->count, 3);
     cr_expect_eq(s->items[2].int_value, 2);
-    cr_expect_eq(aoticache_schema_argument_at(schema, 1)->default_value.kind, AOTICACHE_DEFAULT_FLOAT);
-    cr_expect_eq(aoticache_schema_argument_at(schema, 1)->default_value.float_value, 1.0);
-    cr_expect_eq(aoticache_schema_argument_at(schema, 2)->default_value.kind, AOTICACHE_DEFAULT_BOOL);
-    cr_expect_str_eq(aoticache_schema_argument_at(schema, 3)->default_value.string_value, "A\"");
-    cr_expect_str_eq(aoticache_schema_argument_at(schema, 4)->default_value.string_value, "cuda:1");
-    cr_expect_eq(aoticache_schema_argument_at(schema, 5)->default_value.int_value, AOTICACHE_DTYPE_FLOAT16);
-    cr_expect_eq(aoticache_schema_argument_at(schema, 6)->default_value.imaginary, -2.0);
-    cr_expect_eq(aoticache_schema_argument_at(schema, 7)->default_value.kind, AOTICACHE_DEFAULT_NONE);
+    cr_expect_eq(schema->arguments[1].default_value.kind, AOTICACHE_DEFAULT_FLOAT);
+    cr_expect_eq(schema->arguments[1].default_value.float_value, 1.0);
+    cr_expect_eq(schema->arguments[2].default_value.kind, AOTICACHE_DEFAULT_BOOL);
+    cr_expect_str_eq(schema->arguments[3].default_value.string_value, "A\"");
+    cr_expect_str_eq(schema->arguments[4].default_value.string_value, "cuda:1");
+    cr_expect_eq(schema->arguments[5].default_value.int_value, AOTICACHE_DTYPE_FLOAT16);
+    cr_expect_eq(schema->arguments[6].default_value.imaginary, -2.0);
+    cr_expect_eq(schema->arguments[7].default_value.kind, AOTICACHE_DEFAULT_NONE);
     aoticache_schema_free(schema);
 }
 
@@ -236,9 +234,9 @@ Test(schema, many_arguments_are_held)
         at += sprintf(at, "%sTensor(a)[] x%d", i > 0 ? "," : "", i);
     strcpy(at, ") -> ()");
     cr_assert_eq(aoticache_schema_parse(text, &schema, NULL), AOTICACHE_OK);
-    cr_expect_eq(aoticache_schema_num_arguments(schema), 3000);
-    cr_expect_str_eq(aoticache_schema_argument_at(schema, 2999)->name, "x2999");
-    cr_expect_str_eq(aoticache_schema_argument_at(schema, 2999)->alias->before[0], "a");
+    cr_expect_eq(schema->argument_count, 3000);
+    cr_expect_str_eq(schema->arguments[2999].name, "x2999");
+    cr_expect_str_eq(schema->arguments[2999].alias->before[0], "a");
     aoticache_schema_free(schema);
     free(text);
 }

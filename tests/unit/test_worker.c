@@ -95,7 +95,7 @@ Test(worker, version_is_found_without_starting_python)
     char script[PATH_MAX + 64];
     snprintf(script, sizeof script, SHELL "touch %s/started\n", test_folder);
     aoticache_hook *hook = make_hook(make_python(script), 0);
-    cr_assert_str_eq(aoticache_hook_producer(hook), "pytorch 9.8.7");
+    cr_assert_str_eq(aoticache_hook_get_info(hook).producer, "pytorch 9.8.7");
     aoticache_request *request = make_abs_request();
     cr_assert_eq(aoticache_hook_set_environment(hook, request, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_request_get_environment(request, "framework"), "pytorch");
@@ -114,7 +114,7 @@ Test(worker, python_is_asked_where_the_version_is_not_unique)
     make_folder("py/lib/python3.98/site-packages/torch");
     write_file("py/lib/python3.98/site-packages/torch/version.py", "__version__ = \"1.1.1\"\n", 0600);
     aoticache_hook *hook = make_hook(program, 0);
-    cr_assert_str_eq(aoticache_hook_producer(hook), "pytorch 1.2.3");
+    cr_assert_str_eq(aoticache_hook_get_info(hook).producer, "pytorch 1.2.3");
     aoticache_hook_free(hook);
 }
 
@@ -723,7 +723,7 @@ Test(worker, pytorch_compiles_what_then_runs_here)
     aoticache_error error;
     cr_assert_eq(compile_request(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request_free(request);
-    cr_assert_str_eq(delivery.producer, aoticache_hook_producer(hook));
+    cr_assert_str_eq(delivery.producer, aoticache_hook_get_info(hook).producer);
     cr_assert(aoticache_cpu_features_include(aoticache_cpu_features_get(), &delivery.features), "%s",
               delivery.requirements);
     cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);

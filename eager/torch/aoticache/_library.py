@@ -164,6 +164,10 @@ class HookOptions(Structure):
     ]
 
 
+class HookInfo(Structure):
+    _fields_ = [("producer", c_char_p), ("program", c_char_p)]
+
+
 class ContextOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -461,7 +465,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_request_argument": (POINTER(Argument), [c_void_p, c_size_t]),
     "aoticache_request_get_environment": (c_char_p, [c_void_p, c_char_p]),
     "aoticache_hook_free": (None, [c_void_p]),
-    "aoticache_hook_producer": (c_char_p, [c_void_p]),
+    "aoticache_hook_get_info": (HookInfo, [c_void_p]),
     "aoticache_context_free": (None, [c_void_p]),
     "aoticache_compiles_cancel": (None, []),
     "aoticache_context_get_compiles": (None, [c_void_p, POINTER(ContextCompiles)]),

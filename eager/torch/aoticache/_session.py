@@ -143,7 +143,7 @@ class Session:
         return {"framework": "pytorch", "framework_version": version, "worker": WORKER_REVISION}
 
     def _hook_version(self, hook: c_void_p) -> str:
-        text: bytes = self.library.get("aoticache_hook_producer", hook)
+        text: bytes = self.library.get("aoticache_hook_get_info", hook).producer
         return text.decode().removeprefix("pytorch ")
 
     # ---- the bridge ----

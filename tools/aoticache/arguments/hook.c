@@ -76,7 +76,7 @@ static aoticache_status create_default_hook(aoticache_kernel_options *options, c
     aoticache_status status = create_hook(options, "worker", ret_hook, &no_worker);
     if (status == AOTICACHE_OK) {
         if (cli->verbose)
-            aoticache_cli_note(cli, "hook: worker (%s)", aoticache_hook_producer(*ret_hook));
+            aoticache_cli_note(cli, "hook: worker (%s)", aoticache_hook_get_info(*ret_hook).producer);
         return status;
     }
     /* If a Python that was named explicitly does not work, that is an error to report, not to work around. */

@@ -96,7 +96,7 @@ static bool check_c(aoticache_doctor *doctor)
                                 error.message[0] != '\0' ? error.message : aoticache_status_text(status));
         return false;
     }
-    bool works = read_version(aoticache_hook_program(hook), line, sizeof line);
+    bool works = read_version(aoticache_hook_get_info(hook).program, line, sizeof line);
     if (works)
         aoticache_doctor_report(doctor, OK, "C compiler", NULL, "%s (%s)", compiler_name(doctor), line);
     else
@@ -120,7 +120,7 @@ static bool check_pytorch(aoticache_doctor *doctor)
     aoticache_status status = aoticache_hook_create_worker(&options, &hook, &error);
     const char *text = error.message[0] != '\0' ? error.message : aoticache_status_text(status);
     if (status == AOTICACHE_OK)
-        aoticache_doctor_report(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
+        aoticache_doctor_report(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_get_info(hook).producer);
     else
         aoticache_doctor_report(doctor, WARN, "PyTorch",
                                 "pip install torch, set AOTICACHE_PYTHON to that Python; otherwise only C "

@@ -74,11 +74,12 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
                        const aoticache_entry *entry)
 {
     cleanup_free char *description = aoticache_kernel_describe(compile->request);
-    cleanup_free char *source = aoticache_source_text(aoticache_artifact_get_info(compile->artifact)->source,
-                                                      aoticache_artifact_get_info(compile->artifact)->is_stored,
-                                                      entry != NULL           ? entry->producer
-                                                      : compile->hook != NULL ? aoticache_hook_producer(compile->hook)
-                                                                              : NULL);
+    cleanup_free char *source =
+        aoticache_source_text(aoticache_artifact_get_info(compile->artifact)->source,
+                              aoticache_artifact_get_info(compile->artifact)->is_stored,
+                              entry != NULL           ? entry->producer
+                              : compile->hook != NULL ? aoticache_hook_get_info(compile->hook).producer
+                                                      : NULL);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_digest_to_hex(key, hex);
     if (cli->quiet) {

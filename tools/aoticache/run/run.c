@@ -79,7 +79,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
         return result;
     const aoticache_entry *entry = aoticache_entries_fitting(&run->entries);
-    const char *made_by = run->hook != NULL ? aoticache_hook_producer(run->hook) : NULL;
+    const char *made_by = run->hook != NULL ? aoticache_hook_get_info(run->hook).producer : NULL;
     const char *producer = entry != NULL ? entry->producer : made_by;
     cleanup_free char *description = aoticache_kernel_describe(run->request);
     cleanup_free char *source = aoticache_source_text(report->source, report->stored, producer);

@@ -68,7 +68,7 @@ static int set_environment(const aoticache_cli *cli, struct question *question, 
     if (status == AOTICACHE_OK)
         status = aoticache_request_key(why->asked, &why->key, error);
     if (status == AOTICACHE_OK)
-        why->producer = aoticache_hook_producer(question->hook);
+        why->producer = aoticache_hook_get_info(question->hook).producer;
     else
         why->no_environment = error->message;
     return AOTICACHE_CLI_EXIT_OK;
