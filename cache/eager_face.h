@@ -39,9 +39,6 @@ void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 /* Returns whether the environment of the request has "shapes" set to "dynamic". */
 bool aoticache_request_is_dynamic(const aoticache_request *request);
 
-/* Returns the data passed to add_constant for this argument of kind CONSTANT, or NULL. */
-const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
-
 /* Gives the canonical encoding; the caller frees *ret_bytes with free(). */
 aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes, size_t *ret_size,
                                           aoticache_error *ret_error);

@@ -334,8 +334,8 @@ class TensorMetadata(Structure):
     ]
 
 
-class _ArgumentTensor(Structure):
-    _fields_ = [("metadata", TensorMetadata), ("data_digest", Digest)]
+class ArgumentTensor(Structure):
+    _fields_ = [("metadata", TensorMetadata), ("data_digest", Digest), ("has_digest", c_bool), ("data", c_void_p)]
 
 
 class _ArgumentList(Structure):
@@ -344,19 +344,26 @@ class _ArgumentList(Structure):
 
 class _ArgumentValue(Union):
     _fields_ = [
-        ("tensor", _ArgumentTensor),
         ("int_value", c_int64),
         ("double_value", c_double),
         ("bool_value", c_bool),
         ("complex_value", c_double * 2),
         ("string_value", c_char_p),
         ("device_value", Device),
+        ("tensor", ArgumentTensor),
         ("list", _ArgumentList),
     ]
 
 
 class Argument(Structure):
     _fields_ = [("kind", c_int), ("name", c_char_p), ("value", _ArgumentValue)]
+
+
+# The kinds of Argument, in the order of their numbers.
+ARGUMENT_KINDS = (
+    *("none", "tensor", "constant", "int", "double", "bool", "complex", "string", "device", "dtype", "layout"),
+    *("memory_format", "list"),
+)
 
 
 class Stored(Structure):
@@ -423,7 +430,6 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_artifact_get_info": (POINTER(ArtifactInfo), [c_void_p]),
     "aoticache_artifact_close_files": (None, [c_void_p]),
     "aoticache_request_free": (None, [c_void_p]),
-    "aoticache_request_argument_count": (c_size_t, [c_void_p]),
     "aoticache_request_argument": (POINTER(Argument), [c_void_p, c_size_t]),
     "aoticache_request_get_environment": (c_char_p, [c_void_p, c_char_p]),
     "aoticache_hook_free": (None, [c_void_p]),
@@ -488,6 +494,11 @@ class Library:
         """Returns what is known of an artifact, valid as long as the artifact."""
         info: ArtifactInfo = self.c.aoticache_artifact_get_info(artifact).contents
         return info
+
+    def add_argument(self, request: c_void_p, name: bytes | None, kind: str, **value: Any) -> None:
+        """Appends an argument to a request. value: the member of _ArgumentValue that the kind has."""
+        argument = Argument(ARGUMENT_KINDS.index(kind), name, _ArgumentValue(**value))
+        self.call("aoticache_request_add", request, ctypes.byref(argument))
 
     @property
     def version(self) -> str:
