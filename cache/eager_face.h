@@ -65,9 +65,12 @@ void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
 #define AOTICACHE_SIZE_CLASSES 12
 uint32_t aoticache_size_class(uint64_t elements);
 
+/* Returns the kind of this machine's processor: aoticache_judgement.machine. Static storage. */
+const char *aoticache_machine_name(void);
+
 /*
- * Records timing results; each replaces the one for the same key, machine, threads and class. Does not wait for the disk,
- * and waits for other processes a few milliseconds at most.
+ * Records timing results; each replaces the one for the same key, machine, threads and class. is_this_machine is ignored.
+ * Does not wait for the disk, and waits for other processes a few milliseconds at most.
  * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,

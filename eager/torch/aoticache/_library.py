@@ -97,6 +97,10 @@ class ArtifactInfo(Structure):
     ]
 
 
+class CacheInfo(Structure):
+    _fields_ = [("directory", c_char_p), ("is_read_only", c_bool)]
+
+
 class CacheOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -422,8 +426,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_at_exit": (None, [c_void_p]),
     "aoticache_cache_close": (None, [c_void_p]),
-    "aoticache_cache_directory": (c_char_p, [c_void_p]),
-    "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
+    "aoticache_cache_get_info": (CacheInfo, [c_void_p]),
     "aoticache_artifact_unref": (None, [c_void_p]),
     "aoticache_artifact_library_fd": (c_int, [c_void_p]),
     "aoticache_artifact_content": (c_void_p, [c_void_p, POINTER(c_size_t)]),
@@ -522,7 +525,7 @@ class Library:
 def configured(library: Library, setting: str) -> str:
     """Returns a setting from the configuration files and the environment. Their errors are reported when a cache is opened."""
     config, name = c_void_p(), c_int()
-    library.call("aoticache_config_read", Logger(), ctypes.byref(config))
+    library.call("aoticache_config_read", None, Logger(), ctypes.byref(config))
     try:
         if library.get("aoticache_config_name_parse", encode(setting), ctypes.byref(name), None) != 0:
             raise AoticacheError(f"{library.path} does not know the setting {setting!r}", "UNSUPPORTED")
