@@ -89,18 +89,15 @@ void aoticache_cache_at_exit(aoticache_cache *cache)
         aoticache_index_at_exit(index);
 }
 
-const char *aoticache_cache_directory(const aoticache_cache *cache)
+aoticache_cache_info aoticache_cache_get_info(const aoticache_cache *cache)
 {
-    return cache != NULL ? cache->directory->path : NULL;
+    if (cache == NULL)
+        return (aoticache_cache_info){.directory = NULL};
+    return (aoticache_cache_info){.directory = cache->directory->path, .is_read_only = cache->directory->read_only};
 }
 
 void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy)
 {
     if (cache != NULL)
         atomic_store_explicit(&cache->directory->no_copies, !copy, memory_order_relaxed);
-}
-
-bool aoticache_cache_is_read_only(const aoticache_cache *cache)
-{
-    return cache != NULL && cache->directory->read_only;
 }

@@ -136,9 +136,23 @@ AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
  */
 AOTICACHE_API void aoticache_cache_at_exit(aoticache_cache *cache);
 
-/* Returns the absolute path of the directory. Borrowed from the cache. */
-AOTICACHE_API const char *aoticache_cache_directory(const aoticache_cache *cache);
-AOTICACHE_API bool aoticache_cache_is_read_only(const aoticache_cache *cache);
+typedef struct aoticache_cache_info {
+    const char *directory; /* its absolute path, borrowed from the cache */
+    bool is_read_only;     /* nothing is stored */
+} aoticache_cache_info;
+
+/* Returns what is known of an open cache. NULL is allowed: then the directory is NULL. */
+AOTICACHE_API aoticache_cache_info aoticache_cache_get_info(const aoticache_cache *cache);
+
+static inline const char *aoticache_cache_directory(const aoticache_cache *cache)
+{
+    return aoticache_cache_get_info(cache).directory;
+}
+
+static inline bool aoticache_cache_is_read_only(const aoticache_cache *cache)
+{
+    return aoticache_cache_get_info(cache).is_read_only;
+}
 
 /* Gives the default directory, which is used if options.directory is NULL. Returns: OK, or NOT_FOUND if $HOME is unset too. */
 AOTICACHE_API aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size,

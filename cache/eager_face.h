@@ -39,9 +39,6 @@ void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 /* Returns whether the environment of the request has "shapes" set to "dynamic". */
 bool aoticache_request_is_dynamic(const aoticache_request *request);
 
-/* Returns the data passed to add_constant for this argument of kind CONSTANT, or NULL. */
-const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
-
 /* Gives the canonical encoding; the caller frees *ret_bytes with free(). */
 aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes, size_t *ret_size,
                                           aoticache_error *ret_error);
@@ -68,9 +65,12 @@ void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
 #define AOTICACHE_SIZE_CLASSES 12
 uint32_t aoticache_size_class(uint64_t elements);
 
+/* Returns the kind of this machine's processor: aoticache_judgement.machine. Static storage. */
+const char *aoticache_machine_name(void);
+
 /*
- * Records timing results; each replaces the one for the same key, machine, threads and class. Does not wait for the disk,
- * and waits for other processes a few milliseconds at most.
+ * Records timing results; each replaces the one for the same key, machine, threads and class. is_this_machine is ignored.
+ * Does not wait for the disk, and waits for other processes a few milliseconds at most.
  * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,

@@ -121,6 +121,7 @@ static bool forward(void *user, const aoticache_index_judgement *row)
     const struct walk *walk = user;
     aoticache_judgement judgement = {.key = row->key,
                                      .machine = row->machine,
+                                     .is_this_machine = strcmp(row->machine, aoticache_machine_name()) == 0,
                                      .threads = row->threads,
                                      .size_class = row->size,
                                      .is_slower = row->is_slower,

@@ -18,9 +18,12 @@ extern "C" {
 
 /* Pointers are borrowed. */
 typedef struct aoticache_judgement {
-    aoticache_key key;   /* of the request; for a dynamic kernel, of the dynamic request */
-    const char *machine; /* aoticache_machine_name() */
-    uint32_t threads;    /* up to this many: a power of two */
+    aoticache_key key; /* of the request; for a dynamic kernel, of the dynamic request */
+    /* The kind of the processor, "AMD EPYC 7B13": the model name reported by the operating system's kernel, otherwise the
+     * architecture. */
+    const char *machine;
+    bool is_this_machine; /* it is the kind of this machine's processor */
+    uint32_t threads;     /* up to this many: a power of two */
     /* For a dynamic kernel: the class of the number of elements. 0: up to 15, 1: up to 63, each further class up to four
      * times as many, 11: no limit. For an exact kernel: 0. */
     uint32_t size_class;
@@ -28,12 +31,6 @@ typedef struct aoticache_judgement {
     uint64_t kernel_ns, fallback_ns; /* duration of one call; 0: not known */
     int64_t judged_ns;               /* wall clock */
 } aoticache_judgement;
-
-/*
- * Returns the kind of this machine's processor, "AMD EPYC 7B13": the model name reported by the operating system's kernel,
- * otherwise the architecture. Static storage.
- */
-AOTICACHE_API const char *aoticache_machine_name(void);
 
 /* Return false to stop. The callback must not use the cache. */
 typedef bool (*aoticache_judgement_fn)(void *user, const aoticache_judgement *judgement);

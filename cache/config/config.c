@@ -39,13 +39,8 @@ static aoticache_status find_key_directory(aoticache_config *config)
     const char *chosen = aoticache_config_get(config, AOTICACHE_CONFIG_keys).text;
     if (getauxval(AT_SECURE) == 0 && chosen[0] == '\0' && !find_user_path("aoticache", path))
         path[0] = '\0';
-    config->key_directory = strdup(chosen[0] != '\0' ? chosen : path);
-    return config->key_directory != NULL ? AOTICACHE_OK : AOTICACHE_NO_MEMORY;
-}
-
-const char *aoticache_config_key_directory(const aoticache_config *config)
-{
-    return config != NULL && config->key_directory != NULL ? config->key_directory : "";
+    config->info.key_directory = strdup(chosen[0] != '\0' ? chosen : path);
+    return config->info.key_directory != NULL ? AOTICACHE_OK : AOTICACHE_NO_MEMORY;
 }
 
 static aoticache_status read_files(aoticache_config *config, aoticache_error *ret_error)
@@ -101,42 +96,22 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
     return status;
 }
 
-/* Creates a configuration. function: the public function, for the message. */
-static aoticache_status create_config(const char *function, aoticache_logger logger, aoticache_config **ret_config,
-                                      aoticache_error *ret_error)
-{
-    if (ret_config == NULL)
-        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, ret_config);
-    *ret_config = calloc(1, sizeof **ret_config);
-    if (*ret_config == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the configuration");
-    (*ret_config)->logger = logger;
-    return AOTICACHE_OK;
-}
-
-aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
+aoticache_status aoticache_config_read(const char *path, aoticache_logger logger, aoticache_config **ret_config,
                                        aoticache_error *ret_error)
 {
-    aoticache_config *config = NULL;
-    aoticache_status status = create_config(__func__, logger, ret_config != NULL ? &config : NULL, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = read_files(config, ret_error);
+    if (ret_config == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_config);
+    aoticache_config *config = calloc(1, sizeof *config);
+    if (config == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the configuration");
+    config->info.files = config->files;
+    config->logger = logger;
+    if (path != NULL)
+        return finish_reading(config, aoticache_config_add_file(config, path, AOTICACHE_CONFIG_OF_ANYBODY, ret_error),
+                              ret_config, ret_error);
+    aoticache_status status = read_files(config, ret_error);
     if (status == AOTICACHE_OK)
         status = read_environment(config);
-    return finish_reading(config, status, ret_config, ret_error);
-}
-
-aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger, aoticache_config **ret_config,
-                                            aoticache_error *ret_error)
-{
-    aoticache_config *config = NULL;
-    if (path == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, path);
-    aoticache_status status = create_config(__func__, logger, ret_config != NULL ? &config : NULL, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_config_add_file(config, path, AOTICACHE_CONFIG_OF_ANYBODY, ret_error);
     return finish_reading(config, status, ret_config, ret_error);
 }
 
@@ -148,29 +123,20 @@ void aoticache_config_free(aoticache_config *config)
         free(config->values[i].text);
         free(config->values[i].origin);
     }
-    for (size_t i = 0; i < config->file_count; i++) {
-        free(config->files[i].path);
-        free(config->files[i].state);
+    for (size_t i = 0; i < config->info.file_count; i++) {
+        free((char *)config->files[i].path);
+        free((char *)config->files[i].state);
     }
     free(config->keep);
     free(config->keep_text);
-    free(config->key_directory);
+    free((char *)config->info.key_directory);
     free(config);
 }
 
-size_t aoticache_config_problem_count(const aoticache_config *config)
+const aoticache_config_info *aoticache_config_get_info(const aoticache_config *config)
 {
-    return config != NULL ? config->problem_count : 0;
-}
-
-bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
-                           const char **ret_state)
-{
-    if (config == NULL || position >= config->file_count)
-        return false;
-    *ret_path = config->files[position].path;
-    *ret_state = config->files[position].state;
-    return true;
+    static const aoticache_config_info none = {.key_directory = ""};
+    return config != NULL ? &config->info : &none;
 }
 
 /* ---- as options of a cache ---- */
@@ -198,7 +164,7 @@ static void apply_trust(const aoticache_config *config, aoticache_cache_options 
     options->trusted_keys = aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text;
     options->revoked_keys = aoticache_config_get(config, AOTICACHE_CONFIG_revoked_keys).text;
     options->sign_with = aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text;
-    options->key_directory = aoticache_config_key_directory(config);
+    options->key_directory = config->info.key_directory;
     if (aoticache_config_always_requires_signatures(config))
         options->signatures = AOTICACHE_SIGNATURES_ALWAYS;
     else
@@ -295,7 +261,7 @@ aoticache_status aoticache_config_complete(aoticache_cache_options *options, aot
     *ret_config = NULL;
     if (!options->is_configured) {
         aoticache_cache_options said = AOTICACHE_CACHE_OPTIONS_INIT;
-        aoticache_status status = aoticache_config_read(options->logger, ret_config, ret_error);
+        aoticache_status status = aoticache_config_read(NULL, options->logger, ret_config, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         apply_settings(*ret_config, &said);
@@ -308,7 +274,7 @@ aoticache_status aoticache_config_complete(aoticache_cache_options *options, aot
 bool aoticache_config_find_directory(char *ret_path, size_t size)
 {
     aoticache_config *config = NULL;
-    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+    if (aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         return false;
     const char *directory = aoticache_config_get(config, AOTICACHE_CONFIG_directory).text;
     size_t length = strlen(directory);

@@ -62,29 +62,35 @@ typedef enum aoticache_config_name {
 typedef struct aoticache_config aoticache_config;
 
 /*
- * Reads the files and the environment. logger: receives a warning with the position for each wrong line, value or name.
- * Returns: OK (also if there is no file), INVALID (ret_config is NULL), NO_MEMORY.
+ * Reads the files and the environment.
+ *
+ * path:   NULL; or the only file to read, whatever its owner, to check it. Then nothing else is read.
+ * logger: receives a warning with the position for each wrong line, value or name.
+ * Returns: OK (also if there are warnings, or without a path no file), INVALID (ret_config is NULL), NO_MEMORY; with a path
+ * also NOT_FOUND, DENIED, IO (it cannot be read, is not a file, or is too large for a configuration).
  */
-AOTICACHE_API aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
-                                                     aoticache_error *ret_error);
-/*
- * Reads only one file, whatever its owner, to check it.
- * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (it cannot be read, is
- * not a file, or is too large for a configuration).
- */
-AOTICACHE_API aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger,
-                                                          aoticache_config **ret_config, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_config_read(const char *path, aoticache_logger logger,
+                                                     aoticache_config **ret_config, aoticache_error *ret_error);
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_config_free(aoticache_config *config);
 
-/* Returns how many warnings reading it gave. */
-AOTICACHE_API size_t aoticache_config_problem_count(const aoticache_config *config);
-/*
- * Gives the files that were looked for, in order of precedence. ret_state: "read", "not there", or why it is not used.
- * Borrowed. Returns false if there is no file number `position`.
- */
-AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
-                                         const char **ret_state);
+/* A file that was looked for. */
+typedef struct aoticache_config_file {
+    const char *path;
+    const char *state; /* "read", "not there", or why it is not used */
+} aoticache_config_file;
+
+typedef struct aoticache_config_info {
+    size_t problem_count;               /* how many warnings reading it gave */
+    const aoticache_config_file *files; /* in order of precedence */
+    size_t file_count;
+    /* The user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration,
+     * whether or not that is read; "" if there is no home, or the program runs with another's rights. */
+    const char *key_directory;
+} aoticache_config_info;
+
+/* Returns what is known of a configuration, borrowed from it. If config is NULL, there are no files and no directory. */
+AOTICACHE_API const aoticache_config_info *aoticache_config_get_info(const aoticache_config *config);
 
 /* One setting. Strings are borrowed from the config, or static. */
 typedef struct aoticache_config_setting {
@@ -108,10 +114,6 @@ AOTICACHE_API aoticache_config_setting aoticache_config_get(const aoticache_conf
 /* Finds the setting of this name: OK or NOT_FOUND. ret_nearest: then the nearest name, or NULL; may be NULL. */
 AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
                                                            const char **ret_nearest);
-
-/* Returns the user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration,
- * whether or not that is read; "" if there is no home, or the program runs with another's rights. Borrowed. */
-AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config *config);
 
 struct aoticache_cache_options;
 /*

@@ -170,8 +170,8 @@ static aoticache_status record_file(aoticache_config *config, const char *path, 
         free(state_copy);
         return AOTICACHE_NO_MEMORY;
     }
-    config->files[config->file_count].path = path_copy;
-    config->files[config->file_count++].state = state_copy;
+    config->files[config->info.file_count].path = path_copy;
+    config->files[config->info.file_count++].state = state_copy;
     return AOTICACHE_OK;
 }
 

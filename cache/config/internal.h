@@ -23,13 +23,8 @@ struct aoticache_config {
     aoticache_config_value values[AOTICACHE_CONFIG_COUNT];
     char **keep; /* NULL-terminated; the texts are in keep_text */
     char *keep_text;
-    char *key_directory;
-    struct {
-        char *path;
-        char *state;
-    } files[AOTICACHE_CONFIG_MAX_FILES];
-    size_t file_count;
-    size_t problem_count;
+    aoticache_config_info info; /* owns its strings, and those of the files */
+    aoticache_config_file files[AOTICACHE_CONFIG_MAX_FILES];
     aoticache_logger logger; /* used while it is read */
 };
 
@@ -50,7 +45,7 @@ typedef enum aoticache_config_trust {
     AOTICACHE_CONFIG_OF_ANYBODY,
 } aoticache_config_trust;
 
-/* Reads one file, if it exists and is trusted; the outcome is its state in config->files. Returns OK, NO_MEMORY, or with
+/* Reads one file, if it exists and is trusted; the outcome is its state in config->info. Returns OK, NO_MEMORY, or with
  * OF_ANYBODY: why it cannot be read. */
 aoticache_status aoticache_config_add_file(aoticache_config *config, const char *path, aoticache_config_trust trust,
                                            aoticache_error *ret_error);

@@ -229,7 +229,7 @@ void aoticache_config_warn(aoticache_config *config, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    config->problem_count++;
+    config->info.problem_count++;
     if (length >= 0)
         aoticache_log(&config->logger, AOTICACHE_LOG_WARNING, "%s", line);
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/digest.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,15 +28,10 @@ static aoticache_status refuse(const aoticache_request *request, aoticache_statu
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (request->list_open)
-        return aoticache_error_set(ret_error, status, "%s, argument %zu, item %zu: %s", request->op,
+        return aoticache_error_set(ret_error, status, "%s, argument %zu, item %zu: %s", request->info.op,
                                    request->arguments.count, request->list.count, reason);
-    return aoticache_error_set(ret_error, status, "%s, argument %zu: %s", request->op, request->arguments.count,
+    return aoticache_error_set(ret_error, status, "%s, argument %zu: %s", request->info.op, request->arguments.count,
                                reason);
-}
-
-static aoticache_status refuse_null(aoticache_error *ret_error)
-{
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_request_add_*: request is NULL");
 }
 
 static bool has_keyword(const aoticache_request *request, const char *name)
@@ -88,7 +84,7 @@ static aoticache_status check_place(const aoticache_request *request, const aoti
 
 /* Takes ownership of what `view` owns, also on failure. The caller keeps the name. */
 static aoticache_status append_argument(aoticache_request *request, const char *name, aoticache_argument view,
-                                        struct argument_data data, aoticache_error *ret_error)
+                                        aoticache_error *ret_error)
 {
     struct argument_vector *vector = request->list_open ? &request->list : &request->arguments;
     view.name = name != NULL ? name : "";
@@ -107,23 +103,18 @@ static aoticache_status append_argument(aoticache_request *request, const char *
         aoticache_request_argument_clear(&view);
         return status;
     }
-    aoticache_request_vector_push(vector, view, data);
+    vector->views[vector->count++] = view;
     request->item_count++;
     request->keyword_count += is_keyword;
     request->encoded_size += size;
+    request->info.argument_count = request->arguments.count;
     return AOTICACHE_OK;
 }
 
-static aoticache_status append_plain(aoticache_request *request, const char *name, aoticache_argument view,
-                                     aoticache_error *ret_error)
-{
-    if (request == NULL)
-        return refuse_null(ret_error);
-    return append_argument(request, name, view, (struct argument_data){0}, ret_error);
-}
+/* ---- copies of one argument, each of which owns what it points to. Everything is checked first. ---- */
 
-/* Makes a copy that owns its sizes and strides, in one block; returns false if memory is short. */
-static bool copy_metadata(const aoticache_tensor_metadata *metadata, aoticache_tensor_metadata *ret_copy)
+/* Replaces sizes and strides by copies in one block; returns false if memory is short. */
+static bool copy_metadata(aoticache_tensor_metadata *metadata)
 {
     uint32_t ndim = metadata->ndim;
     int64_t *block = calloc(ndim > 0 ? 2 * (size_t)ndim : 1, sizeof *block);
@@ -135,45 +126,9 @@ static bool copy_metadata(const aoticache_tensor_metadata *metadata, aoticache_t
         aoticache_request_contiguous_strides(ndim, block, block + ndim);
     else if (ndim > 0)
         memcpy(block + ndim, metadata->strides, ndim * sizeof *block);
-    *ret_copy = *metadata;
-    ret_copy->sizes = block;
-    ret_copy->strides = block + ndim;
+    metadata->sizes = block;
+    metadata->strides = block + ndim;
     return true;
-}
-
-static aoticache_status append_tensor(aoticache_request *request, const char *name, aoticache_argument view,
-                                      const aoticache_tensor_metadata *metadata, const void *data,
-                                      aoticache_error *ret_error)
-{
-    if (!copy_metadata(metadata, &view.value.tensor.metadata))
-        return refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
-    return append_argument(request, name, view, (struct argument_data){.bytes = data}, ret_error);
-}
-
-/* Checks the caller's metadata, and makes its device canonical; sizes and strides still belong to the caller. */
-static aoticache_status check_metadata(const aoticache_request *request, const aoticache_tensor_metadata *metadata,
-                                       aoticache_tensor_metadata *ret_checked, aoticache_error *ret_error)
-{
-    char reason[REQUEST_REASON_BYTES];
-    if (request == NULL)
-        return refuse_null(ret_error);
-    if (metadata == NULL)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "the metadata is NULL");
-    *ret_checked = *metadata;
-    if (!aoticache_request_check_metadata(ret_checked, reason))
-        return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
-    return AOTICACHE_OK;
-}
-
-aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
-                                              const aoticache_tensor_metadata *metadata, aoticache_error *ret_error)
-{
-    aoticache_tensor_metadata checked;
-    aoticache_status status = check_metadata(request, metadata, &checked, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return append_tensor(request, name, (aoticache_argument){.kind = AOTICACHE_ARGUMENT_TENSOR}, &checked, NULL,
-                         ret_error);
 }
 
 /* Returns the size of valid metadata, which cannot overflow. */
@@ -197,125 +152,104 @@ static aoticache_status digest_data(const aoticache_request *request, const aoti
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
-                                                const aoticache_tensor_metadata *metadata, const void *data,
-                                                const aoticache_digest *data_digest, aoticache_error *ret_error)
-{
-    aoticache_tensor_metadata checked;
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_CONSTANT};
-    aoticache_status status = check_metadata(request, metadata, &checked, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (checked.layout != AOTICACHE_LAYOUT_STRIDED)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "a constant has layout %s, it must be strided",
-                      aoticache_layout_name(checked.layout));
-    if (data_digest != NULL)
-        view.value.tensor.data_digest = *data_digest;
-    else
-        status = digest_data(request, &checked, data, &view.value.tensor.data_digest, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return append_tensor(request, name, view, &checked, data, ret_error);
-}
-
-aoticache_status aoticache_request_add_none(aoticache_request *request, const char *name, aoticache_error *ret_error)
-{
-    return append_plain(request, name, (aoticache_argument){.kind = AOTICACHE_ARGUMENT_NONE}, ret_error);
-}
-
-aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
-                                           aoticache_error *ret_error)
-{
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_INT, .value.int_value = value};
-    return append_plain(request, name, view, ret_error);
-}
-
-aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
-                                              aoticache_error *ret_error)
-{
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_DOUBLE};
-    view.value.double_value = aoticache_request_canonical_double(value);
-    return append_plain(request, name, view, ret_error);
-}
-
-aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
-                                            aoticache_error *ret_error)
-{
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_BOOL, .value.bool_value = value};
-    return append_plain(request, name, view, ret_error);
-}
-
-aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
-                                               double imaginary, aoticache_error *ret_error)
-{
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_COMPLEX};
-    view.value.complex_value[0] = aoticache_request_canonical_double(real);
-    view.value.complex_value[1] = aoticache_request_canonical_double(imaginary);
-    return append_plain(request, name, view, ret_error);
-}
-
-aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name, const char *value,
-                                              aoticache_error *ret_error)
+/* Copies a tensor or a constant; makes its device canonical. */
+static aoticache_status copy_tensor(const aoticache_request *request, aoticache_argument *view,
+                                    aoticache_error *ret_error)
 {
     char reason[REQUEST_REASON_BYTES];
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_STRING};
-    if (request == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, request);
+    aoticache_tensor_metadata *metadata = &view->value.tensor.metadata;
+    bool is_constant = view->kind == AOTICACHE_ARGUMENT_CONSTANT;
+    aoticache_status status = AOTICACHE_OK;
+    if (!aoticache_request_check_metadata(metadata, reason))
+        return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
+    if (is_constant && metadata->layout != AOTICACHE_LAYOUT_STRIDED)
+        return refuse(request, AOTICACHE_INVALID, ret_error, "a constant has layout %s, it must be strided",
+                      aoticache_layout_name(metadata->layout));
+    if (is_constant && !view->value.tensor.has_digest)
+        status = digest_data(request, metadata, view->value.tensor.data, &view->value.tensor.data_digest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    view->value.tensor.has_digest = is_constant;
+    if (!is_constant)
+        view->value.tensor.data = NULL;
+    return copy_metadata(metadata) ? AOTICACHE_OK : refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
+}
+
+static aoticache_status copy_string(const aoticache_request *request, aoticache_argument *view,
+                                    aoticache_error *ret_error)
+{
+    char reason[REQUEST_REASON_BYTES];
+    const char *value = view->value.string_value;
     if (value == NULL)
         return refuse(request, AOTICACHE_INVALID, ret_error, "the string is NULL; use add_none for an absent argument");
     if (!aoticache_request_check_string(value, reason))
         return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
-    view.value.string_value = strdup(value);
-    if (view.value.string_value == NULL)
-        return refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
-    return append_argument(request, name, view, (struct argument_data){0}, ret_error);
+    view->value.string_value = strdup(value);
+    return view->value.string_value != NULL ? AOTICACHE_OK
+                                            : refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
 }
 
-aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name, aoticache_device value,
-                                              aoticache_error *ret_error)
-{
-    char reason[REQUEST_REASON_BYTES];
-    if (request == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, request);
-    if (!aoticache_request_check_device(&value, reason))
-        return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
-    aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_DEVICE, .value.device_value = value};
-    return append_plain(request, name, view, ret_error);
-}
-
-/* Appends a number with a meaning in PyTorch. */
-static aoticache_status append_number(aoticache_request *request, const char *name, aoticache_argument_kind kind,
-                                      int32_t value, const char *value_name, aoticache_error *ret_error)
+/* Checks a number with a meaning in PyTorch. name: that of the number as a dtype, a layout or a memory format, or NULL. */
+static aoticache_status check_number(const aoticache_request *request, const aoticache_argument *view,
+                                     const char *(*name)(int32_t), aoticache_error *ret_error)
 {
     static const char *const kind_names[] = {
 #define KIND_NAME(upper, lower, number) [number] = #lower,
         AOTICACHE_ARGUMENT_KIND_LIST(KIND_NAME)
 #undef KIND_NAME
     };
-    if (request == NULL)
-        return refuse_null(ret_error);
-    if (value_name == NULL)
-        return refuse(request, AOTICACHE_INVALID, ret_error, "unknown %s %d", kind_names[kind], (int)value);
-    return append_plain(request, name, (aoticache_argument){.kind = kind, .value.int_value = value}, ret_error);
+    int64_t value = view->value.int_value;
+    if (value == (int32_t)value && name((int32_t)value) != NULL)
+        return AOTICACHE_OK;
+    return refuse(request, AOTICACHE_INVALID, ret_error, "unknown %s %" PRId64, kind_names[view->kind], value);
 }
 
-aoticache_status aoticache_request_add_dtype(aoticache_request *request, const char *name, int32_t value,
-                                             aoticache_error *ret_error)
+/* Makes what `view` points to its own, except the name. */
+static aoticache_status copy_value(const aoticache_request *request, aoticache_argument *view,
+                                   aoticache_error *ret_error)
 {
-    return append_number(request, name, AOTICACHE_ARGUMENT_DTYPE, value, aoticache_dtype_name(value), ret_error);
+    char reason[REQUEST_REASON_BYTES];
+    double *parts = view->value.complex_value;
+    switch (view->kind) {
+    case AOTICACHE_ARGUMENT_NONE:
+    case AOTICACHE_ARGUMENT_INT:
+    case AOTICACHE_ARGUMENT_BOOL:
+        return AOTICACHE_OK;
+    case AOTICACHE_ARGUMENT_TENSOR:
+    case AOTICACHE_ARGUMENT_CONSTANT:
+        return copy_tensor(request, view, ret_error);
+    case AOTICACHE_ARGUMENT_DOUBLE:
+        view->value.double_value = aoticache_request_canonical_double(view->value.double_value);
+        return AOTICACHE_OK;
+    case AOTICACHE_ARGUMENT_COMPLEX:
+        parts[0] = aoticache_request_canonical_double(parts[0]);
+        parts[1] = aoticache_request_canonical_double(parts[1]);
+        return AOTICACHE_OK;
+    case AOTICACHE_ARGUMENT_STRING:
+        return copy_string(request, view, ret_error);
+    case AOTICACHE_ARGUMENT_DEVICE:
+        if (!aoticache_request_check_device(&view->value.device_value, reason))
+            return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
+        return AOTICACHE_OK;
+    case AOTICACHE_ARGUMENT_DTYPE:
+        return check_number(request, view, aoticache_dtype_name, ret_error);
+    case AOTICACHE_ARGUMENT_LAYOUT:
+        return check_number(request, view, aoticache_layout_name, ret_error);
+    case AOTICACHE_ARGUMENT_MEMORY_FORMAT:
+        return check_number(request, view, aoticache_memory_format_name, ret_error);
+    case AOTICACHE_ARGUMENT_LIST:
+        return refuse(request, AOTICACHE_INVALID, ret_error, "a list cannot hold a list");
+    }
+    return refuse(request, AOTICACHE_INVALID, ret_error, "unknown kind of argument %d", (int)view->kind);
 }
 
-aoticache_status aoticache_request_add_layout(aoticache_request *request, const char *name, int32_t value,
-                                              aoticache_error *ret_error)
+/* Appends anything except a list. */
+static aoticache_status add_single(aoticache_request *request, const aoticache_argument *argument,
+                                   aoticache_error *ret_error)
 {
-    return append_number(request, name, AOTICACHE_ARGUMENT_LAYOUT, value, aoticache_layout_name(value), ret_error);
-}
-
-aoticache_status aoticache_request_add_memory_format(aoticache_request *request, const char *name, int32_t value,
-                                                     aoticache_error *ret_error)
-{
-    return append_number(request, name, AOTICACHE_ARGUMENT_MEMORY_FORMAT, value, aoticache_memory_format_name(value),
-                         ret_error);
+    aoticache_argument view = *argument;
+    aoticache_status status = copy_value(request, &view, ret_error);
+    return status == AOTICACHE_OK ? append_argument(request, argument->name, view, ret_error) : status;
 }
 
 /* ---- lists ---- */
@@ -357,8 +291,39 @@ aoticache_status aoticache_request_end_list(aoticache_request *request, aoticach
     }
     view.value.list.items = request->list.views;
     view.value.list.count = request->list.count;
-    aoticache_request_vector_push(&request->arguments, view, (struct argument_data){.items = request->list.data});
+    request->arguments.views[request->arguments.count++] = view;
+    request->info.argument_count = request->arguments.count;
     request->list = (struct argument_vector){0};
     request->list_open = false;
     return AOTICACHE_OK;
+}
+
+/* Appends a list with all its items, or nothing. The list is a copy, because it may be of this very request. */
+static aoticache_status add_list(aoticache_request *request, aoticache_argument list, aoticache_error *ret_error)
+{
+    const size_t encoded_size = request->encoded_size, item_count = request->item_count;
+    aoticache_status status = aoticache_request_begin_list(request, list.name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (list.value.list.items == NULL && list.value.list.count > 0)
+        status = refuse(request, AOTICACHE_INVALID, ret_error, "the items are NULL");
+    for (size_t i = 0; status == AOTICACHE_OK && i < list.value.list.count; i++)
+        status = add_single(request, &list.value.list.items[i], ret_error);
+    if (status == AOTICACHE_OK)
+        return aoticache_request_end_list(request, ret_error);
+    aoticache_request_vector_clear(&request->list);
+    free(steal_ptr(&request->list_name));
+    request->list_open = false;
+    request->encoded_size = encoded_size;
+    request->item_count = item_count;
+    return status;
+}
+
+aoticache_status aoticache_request_add(aoticache_request *request, const aoticache_argument *argument,
+                                       aoticache_error *ret_error)
+{
+    if (request == NULL || argument == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, request, argument);
+    return argument->kind == AOTICACHE_ARGUMENT_LIST ? add_list(request, *argument, ret_error)
+                                                     : add_single(request, argument, ret_error);
 }

@@ -214,11 +214,8 @@ static aoticache_status decode_number(struct reader *reader, aoticache_request *
     aoticache_status status = get_i32(reader, "a number", &value);
     if (status != AOTICACHE_OK)
         return status;
-    if (kind == AOTICACHE_ARGUMENT_DTYPE)
-        return aoticache_request_add_dtype(request, name, value, reader->error);
-    if (kind == AOTICACHE_ARGUMENT_LAYOUT)
-        return aoticache_request_add_layout(request, name, value, reader->error);
-    return aoticache_request_add_memory_format(request, name, value, reader->error);
+    aoticache_argument argument = {.kind = kind, .name = name, .value.int_value = value};
+    return aoticache_request_add(request, &argument, reader->error);
 }
 
 /* Decodes anything except a list. */

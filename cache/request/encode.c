@@ -143,10 +143,10 @@ static void put_request(struct writer *writer, const aoticache_request *request)
 {
     put(writer, REQUEST_ENCODING_MAGIC, sizeof REQUEST_ENCODING_MAGIC);
     put_u16(writer, REQUEST_ENCODING_VERSION);
-    put_text(writer, request->op);
-    put_device(writer, request->device);
-    put_u32(writer, (uint32_t)request->environment_count);
-    for (size_t i = 0; i < request->environment_count; i++) {
+    put_text(writer, request->info.op);
+    put_device(writer, request->info.device);
+    put_u32(writer, (uint32_t)request->info.environment_count);
+    for (size_t i = 0; i < request->info.environment_count; i++) {
         put_text(writer, request->environment[i].name);
         put_text(writer, request->environment[i].value);
     }
@@ -180,7 +180,7 @@ size_t aoticache_request_encoded_pair_size(const char *name, const char *value)
 size_t aoticache_request_encoded_base_size(const char *op)
 {
     struct writer counter = {0};
-    aoticache_request empty = {.op = (char *)op};
+    const aoticache_request empty = {.info = {.op = op}};
     put_request(&counter, &empty);
     return counter.used;
 }
@@ -200,11 +200,11 @@ aoticache_status aoticache_request_encode(const aoticache_request *request, uint
         return AOTICACHE_REFUSE_NULL(ret_error, request, ret_bytes, ret_size);
     if (request->list_open)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu is a list that is still open",
-                                   request->op, request->arguments.count);
+                                   request->info.op, request->arguments.count);
     struct writer writer = {.bytes = malloc(request->encoded_size)};
     if (writer.bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for an encoding of %zu bytes",
-                                   request->op, request->encoded_size);
+                                   request->info.op, request->encoded_size);
     put_request(&writer, request);
     *ret_bytes = writer.bytes;
     *ret_size = writer.used;
@@ -223,6 +223,7 @@ aoticache_status aoticache_request_key(const aoticache_request *request, aoticac
         return status;
     status = aoticache_digest_of(bytes, size, ret_key);
     if (status != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, status, "%s: cannot compute the digest of %zu bytes", request->op, size);
+        return aoticache_error_set(ret_error, status, "%s: cannot compute the digest of %zu bytes", request->info.op,
+                                   size);
     return AOTICACHE_OK;
 }

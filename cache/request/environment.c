@@ -13,7 +13,7 @@
 /* Returns the position of `name`, or the position at which to insert it. */
 static size_t find_pair(const aoticache_request *request, const char *name, bool *ret_found)
 {
-    size_t low = 0, high = request->environment_count;
+    size_t low = 0, high = request->info.environment_count;
     *ret_found = false;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -34,7 +34,7 @@ static aoticache_status insert_pair(aoticache_request *request, size_t position,
                                     aoticache_error *ret_error)
 {
     size_t size = request->encoded_size + aoticache_request_encoded_pair_size(name, value);
-    if (request->environment_count >= REQUEST_MAX_ENVIRONMENT)
+    if (request->info.environment_count >= REQUEST_MAX_ENVIRONMENT)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "environment %s: the request already has %d pairs, the maximum", name,
                                    REQUEST_MAX_ENVIRONMENT);
@@ -45,13 +45,14 @@ static aoticache_status insert_pair(aoticache_request *request, size_t position,
     cleanup_free char *name_copy = strdup(name);
     cleanup_free char *value_copy = strdup(value);
     if (name_copy == NULL || value_copy == NULL ||
-        !AOTICACHE_ARRAY_RESERVE(request->environment, request->environment_capacity, request->environment_count + 1))
+        !AOTICACHE_ARRAY_RESERVE(request->environment, request->environment_capacity,
+                                 request->info.environment_count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "environment %s: out of memory", name);
     struct environment_pair *pair = request->environment + position;
-    memmove(pair + 1, pair, (request->environment_count - position) * sizeof *pair);
+    memmove(pair + 1, pair, (request->info.environment_count - position) * sizeof *pair);
     pair->name = steal_ptr(&name_copy);
     pair->value = steal_ptr(&value_copy);
-    request->environment_count++;
+    request->info.environment_count++;
     request->encoded_size = size;
     return AOTICACHE_OK;
 }
@@ -101,26 +102,23 @@ bool aoticache_request_is_dynamic(const aoticache_request *request)
     return shapes != NULL && strcmp(shapes, AOTICACHE_SHAPES_DYNAMIC) == 0;
 }
 
-size_t aoticache_request_environment_count(const aoticache_request *request)
-{
-    return request->environment_count;
-}
-
-void aoticache_request_environment_at(const aoticache_request *request, size_t position, const char **ret_name,
+bool aoticache_request_environment_at(const aoticache_request *request, size_t position, const char **ret_name,
                                       const char **ret_value)
 {
-    bool inside = position < request->environment_count;
-    *ret_name = inside ? request->environment[position].name : NULL;
-    *ret_value = inside ? request->environment[position].value : NULL;
+    if (position >= request->info.environment_count)
+        return false;
+    *ret_name = request->environment[position].name;
+    *ret_value = request->environment[position].value;
+    return true;
 }
 
 void aoticache_request_environment_clear(aoticache_request *request)
 {
-    for (size_t i = 0; i < request->environment_count; i++) {
+    for (size_t i = 0; i < request->info.environment_count; i++) {
         free(request->environment[i].name);
         free(request->environment[i].value);
     }
     free(request->environment);
     request->environment = NULL;
-    request->environment_count = request->environment_capacity = 0;
+    request->info.environment_count = request->environment_capacity = 0;
 }

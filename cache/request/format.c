@@ -161,7 +161,7 @@ static void add_tensor(struct text *text, const aoticache_request *request, cons
         add_extents(text, "{", metadata->strides, metadata->ndim, "}");
     if (is_constant)
         add_format(text, "#%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3]);
-    if (metadata->device.type != request->device.type || metadata->device.index != request->device.index) {
+    if (metadata->device.type != request->info.device.type || metadata->device.index != request->info.device.index) {
         add_text(text, "@");
         add_device(text, metadata->device);
     }
@@ -239,14 +239,14 @@ static void add_argument(struct text *text, const aoticache_request *request, co
 size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size)
 {
     struct text text = {.out = ret_text, .size = size};
-    add_text(&text, request->op);
+    add_text(&text, request->info.op);
     add_text(&text, "(");
     for (size_t i = 0; i < request->arguments.count; i++) {
         add_text(&text, i > 0 ? ", " : "");
         add_argument(&text, request, request->arguments.views + i);
     }
     add_text(&text, ") on ");
-    add_device(&text, request->device);
+    add_device(&text, request->info.device);
     if (size > 0)
         ret_text[text.length < size ? text.length : size - 1] = '\0';
     return text.length;

@@ -32,24 +32,16 @@ struct environment_pair {
     char *value;
 };
 
-/* The data of a CONSTANT, or of the items of a LIST, which the public view of an argument does not show. */
-struct argument_data {
-    const void *bytes;           /* borrowed from the caller that added the constant */
-    struct argument_data *items; /* owned; one for each item */
-};
-
-/* Arguments, or the items of a list. Two arrays, because callers get the first one as it is. */
+/* Arguments, or the items of a list. Callers get the array as it is. */
 struct argument_vector {
-    aoticache_argument *views; /* they own what they point to */
-    struct argument_data *data;
+    aoticache_argument *views; /* they own what they point to, except the data of constants */
     size_t count, capacity;
 };
 
 struct aoticache_request {
-    char *op;
-    aoticache_device device;
+    aoticache_request_info info;          /* owns the operator's name */
     struct environment_pair *environment; /* sorted by name */
-    size_t environment_count, environment_capacity;
+    size_t environment_capacity;
     struct argument_vector arguments;
     size_t item_count;    /* arguments and items of lists, including the open one */
     size_t keyword_count; /* the last arguments */
@@ -65,7 +57,8 @@ struct aoticache_request {
 void aoticache_request_argument_clear(aoticache_argument *view);
 /* Makes space for one more; returns false if memory is short. */
 bool aoticache_request_vector_reserve(struct argument_vector *vector);
-void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data);
+/* Frees all arguments, with the items of lists. */
+void aoticache_request_vector_clear(struct argument_vector *vector);
 
 /* ---- check.c: validation of parts. Each function writes one line to `ret_reason` if it returns false. ---- */
 
@@ -147,7 +140,15 @@ aoticache_status aoticache_text_read_number(struct text_parser *parser, struct t
 aoticache_status aoticache_text_add_number(struct text_parser *parser, const char *name);
 aoticache_status aoticache_text_add_string(struct text_parser *parser, const char *name);
 
-/* Returns the data passed to add_constant for an item of kind CONSTANT of the list at `position`, or NULL. */
-const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position, size_t item);
+/* ---- line.c, json.c, text.c: the forms of aoticache_request_write() and aoticache_request_parse(). Nothing is NULL. ---- */
+
+aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_line,
+                                              aoticache_error *ret_error);
+aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
+                                              aoticache_error *ret_error);
+aoticache_status aoticache_request_parse_text(const char *line, aoticache_request **ret_request,
+                                              aoticache_error *ret_error);
+aoticache_status aoticache_request_parse_json(const char *line, aoticache_request **ret_request,
+                                              aoticache_error *ret_error);
 
 #endif

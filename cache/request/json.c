@@ -2,11 +2,10 @@
  * cache/request/json: a request as one line of JSON, and back. Lists of requests have these lines (docs/warm.md), and
  * compile hooks receive a request in the same form (docs/hooks.md).
  */
-#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "base/text/name_distance.h"
-#include "cache/request/request.h"
+#include "cache/request/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -140,13 +139,11 @@ static json_t *json_of_argument(const aoticache_argument *argument)
 aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
                                               aoticache_error *ret_error)
 {
-    if (request == NULL || ret_line == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_line);
     aoticache_status status = AOTICACHE_OK;
     json_t *arguments = json_array();
     if (arguments == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request as JSON: out of memory");
-    for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_request_argument_count(request); i++) {
+    for (size_t i = 0; status == AOTICACHE_OK && i < request->arguments.count; i++) {
         const aoticache_argument *argument = aoticache_request_argument(request, i);
         errno = 0;
         if (json_array_append_new(arguments, json_of_argument(argument)) != 0 && errno == ENOMEM)
@@ -425,8 +422,6 @@ static aoticache_status read_request(const json_t *root, aoticache_request **ret
 aoticache_status aoticache_request_parse_json(const char *line, aoticache_request **ret_request,
                                               aoticache_error *ret_error)
 {
-    if (line == NULL || ret_request == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, line, ret_request);
     json_error_t problem;
     json_t *root = aoticache_json_parse(line, strlen(line), JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL && aoticache_json_is_out_of_memory(&problem))

@@ -1,6 +1,6 @@
 /*
  * cache/request/line: writes the line from which text.c reads the same request: the text of format.c, followed by the
- * dispatch key sets.
+ * dispatch key sets. Also chooses between the forms of a line.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -71,18 +71,14 @@ static void write_key_sets(FILE *out, const aoticache_request *request)
     count_key_sets(&(struct key_sets){.out = out}, request);
 }
 
-aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
+aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_line,
                                               aoticache_error *ret_error)
 {
-    if (request == NULL || ret_text == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_text);
-    if (request->list_open)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request text: a list is still open");
     size_t constant = find_constant(request);
     if (constant < request->arguments.count)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: argument %zu is a constant, and a line of text cannot contain its data",
-                                   request->op, constant);
+                                   request->info.op, constant);
     char *text = NULL;
     size_t size = 0, length = aoticache_request_format(request, NULL, 0);
     cleanup_free char *line = malloc(length + 1);
@@ -97,6 +93,43 @@ aoticache_status aoticache_request_write_text(const aoticache_request *request, 
         free(text);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
     }
-    *ret_text = text;
+    *ret_line = text;
     return AOTICACHE_OK;
+}
+
+/* ---- both forms ---- */
+
+static aoticache_status refuse_form(aoticache_request_form form, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: unknown form %d", (int)form);
+}
+
+aoticache_status aoticache_request_write(const aoticache_request *request, aoticache_request_form form, char **ret_line,
+                                         aoticache_error *ret_error)
+{
+    if (request == NULL || ret_line == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_line);
+    if (request->list_open)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: a list is still open", request->info.op);
+    switch (form) {
+    case AOTICACHE_REQUEST_TEXT:
+        return aoticache_request_write_text(request, ret_line, ret_error);
+    case AOTICACHE_REQUEST_JSON:
+        return aoticache_request_write_json(request, ret_line, ret_error);
+    }
+    return refuse_form(form, ret_error);
+}
+
+aoticache_status aoticache_request_parse(const char *line, aoticache_request_form form, aoticache_request **ret_request,
+                                         aoticache_error *ret_error)
+{
+    if (line == NULL || ret_request == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, line, ret_request);
+    switch (form) {
+    case AOTICACHE_REQUEST_TEXT:
+        return aoticache_request_parse_text(line, ret_request, ret_error);
+    case AOTICACHE_REQUEST_JSON:
+        return aoticache_request_parse_json(line, ret_request, ret_error);
+    }
+    return refuse_form(form, ret_error);
 }

@@ -28,44 +28,30 @@ void aoticache_request_argument_clear(aoticache_argument *view)
     case AOTICACHE_ARGUMENT_STRING:
         free((char *)view->value.string_value);
         break;
-    default: /* request_vector_clear() frees the items of a LIST */
+    default: /* aoticache_request_vector_clear() frees the items of a LIST */
         break;
     }
 }
 
 /* Items of lists contain no lists, so recursion is at most two levels deep. */
-static void request_vector_clear(struct argument_vector *vector)
+void aoticache_request_vector_clear(struct argument_vector *vector)
 {
     for (size_t i = 0; i < vector->count; i++) {
         aoticache_argument *view = vector->views + i;
         if (view->kind == AOTICACHE_ARGUMENT_LIST) {
-            struct argument_vector items = {
-                .views = (aoticache_argument *)view->value.list.items,
-                .data = vector->data[i].items,
-                .count = view->value.list.count,
-            };
-            request_vector_clear(&items);
+            struct argument_vector items = {.views = (aoticache_argument *)view->value.list.items,
+                                            .count = view->value.list.count};
+            aoticache_request_vector_clear(&items);
         }
         aoticache_request_argument_clear(view);
     }
     free(vector->views);
-    free(vector->data);
     *vector = (struct argument_vector){0};
 }
 
 bool aoticache_request_vector_reserve(struct argument_vector *vector)
 {
-    size_t capacity = vector->capacity; /* of both arrays, which grow together */
-    if (!AOTICACHE_ARRAY_RESERVE(vector->views, capacity, vector->count + 1))
-        return false;
-    return AOTICACHE_ARRAY_RESERVE(vector->data, vector->capacity, vector->count + 1);
-}
-
-void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data)
-{
-    vector->views[vector->count] = view;
-    vector->data[vector->count] = data;
-    vector->count++;
+    return AOTICACHE_ARRAY_RESERVE(vector->views, vector->capacity, vector->count + 1);
 }
 
 static aoticache_request *request_allocate(const char *op, aoticache_device device)
@@ -73,12 +59,11 @@ static aoticache_request *request_allocate(const char *op, aoticache_device devi
     aoticache_request *request = calloc(1, sizeof *request);
     if (request == NULL)
         return NULL;
-    request->op = strdup(op);
-    if (request->op == NULL) {
+    request->info = (aoticache_request_info){.op = strdup(op), .device = device};
+    if (request->info.op == NULL) {
         free(request);
         return NULL;
     }
-    request->device = device;
     request->encoded_size = aoticache_request_encoded_base_size(op);
     return request;
 }
@@ -108,46 +93,23 @@ void aoticache_request_free(aoticache_request *request)
     if (request == NULL)
         return;
     int saved = errno;
-    request_vector_clear(&request->arguments);
-    request_vector_clear(&request->list);
+    aoticache_request_vector_clear(&request->arguments);
+    aoticache_request_vector_clear(&request->list);
     aoticache_request_environment_clear(request);
     free(request->list_name);
-    free(request->op);
+    free((char *)request->info.op);
     free(request);
     errno = saved;
 }
 
 /* ---- accessors ---- */
 
-const char *aoticache_request_op(const aoticache_request *request)
+const aoticache_request_info *aoticache_request_get_info(const aoticache_request *request)
 {
-    return request->op;
-}
-
-aoticache_device aoticache_request_device(const aoticache_request *request)
-{
-    return request->device;
-}
-
-size_t aoticache_request_argument_count(const aoticache_request *request)
-{
-    return request->arguments.count;
+    return &request->info;
 }
 
 const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position)
 {
     return position < request->arguments.count ? request->arguments.views + position : NULL;
-}
-
-const void *aoticache_request_constant_data(const aoticache_request *request, size_t position)
-{
-    return position < request->arguments.count ? request->arguments.data[position].bytes : NULL;
-}
-
-const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position, size_t item)
-{
-    const aoticache_argument *view = aoticache_request_argument(request, position);
-    if (view == NULL || view->kind != AOTICACHE_ARGUMENT_LIST || item >= view->value.list.count)
-        return NULL;
-    return request->arguments.data[position].items[item].bytes;
 }

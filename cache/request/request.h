@@ -66,21 +66,23 @@ typedef enum aoticache_argument_kind {
 #undef AOTICACHE_ARGUMENT_KIND_ENUM
 } aoticache_argument_kind;
 
-/* One argument, as aoticache_request_argument() shows it. All pointers are borrowed from the request. */
+/* One argument, as aoticache_request_argument() returns it and aoticache_request_add() takes it. All pointers are borrowed. */
 typedef struct aoticache_argument {
     aoticache_argument_kind kind;
     const char *name; /* "" for a positional argument, otherwise the keyword */
     union {
-        struct {
-            aoticache_tensor_metadata metadata; /* TENSOR and CONSTANT; strides are never NULL here */
-            aoticache_digest data_digest;       /* CONSTANT: SHA-256 of the data in row-major order */
-        } tensor;
         int64_t int_value; /* INT, and the number of a DTYPE, LAYOUT or MEMORY_FORMAT */
         double double_value;
         bool bool_value;
         double complex_value[2];
         const char *string_value;
         aoticache_device device_value;
+        struct {
+            aoticache_tensor_metadata metadata; /* TENSOR and CONSTANT; strides are never NULL in a request */
+            aoticache_digest data_digest;       /* CONSTANT: SHA-256 of the data in row-major order */
+            bool has_digest;                    /* CONSTANT: always true in a request */
+            const void *data;                   /* CONSTANT: NULL if only its digest is known */
+        } tensor;
         struct {
             const struct aoticache_argument *items; /* LIST: items have no names and are not lists themselves */
             size_t count;
@@ -99,51 +101,135 @@ AOTICACHE_API aoticache_status aoticache_request_create(const char *op, aoticach
 AOTICACHE_API void aoticache_request_free(aoticache_request *request);
 
 /*
- * Append one argument, which is copied. `name` NULL or "" for a positional argument, otherwise a keyword: letters, digits
- * and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow keyword
- * ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an argument from
- * end_list on.
+ * Appends one argument, which is copied; also one of another request. The name is NULL or "" for a positional argument,
+ * otherwise a keyword: letters, digits and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional
+ * arguments cannot follow keyword ones. Items of lists have no names, and lists do not nest.
+ *
+ * CONSTANT: the data is compiled in. value.tensor.data has numel * element size bytes in row-major order, borrowed until the
+ *     request is freed (compile hooks read it; may be NULL for a request that is only looked up). Without has_digest the
+ *     digest is computed from it. The layout must be strided.
+ * DOUBLE, COMPLEX: all NaNs have the same encoding; -0.0 and 0.0 are different values.
+ * STRING: UTF-8 without a zero byte, at most 65536 bytes.
  *
  * Returns: OK, INVALID (nothing is appended; ret_error names the argument by its position, from 0, and what is
  * wrong), NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
-                                                            const aoticache_tensor_metadata *metadata,
-                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add(aoticache_request *request, const aoticache_argument *argument,
+                                                     aoticache_error *ret_error);
+
 /*
- * Adds a tensor whose data is compiled in. data: row-major, numel * element size bytes, borrowed until the request is freed
- * (compile hooks read it; may be NULL for a request that is only looked up). data_digest: the digest of these bytes, or NULL
- * to have it computed. The layout must be strided.
+ * Add a list step by step: what is added between these calls becomes its items. It counts as an argument from end_list on.
+ * Return as aoticache_request_add().
  */
-AOTICACHE_API aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
-                                                              const aoticache_tensor_metadata *metadata,
-                                                              const void *data, const aoticache_digest *data_digest,
-                                                              aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_none(aoticache_request *request, const char *name,
-                                                          aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
-                                                         aoticache_error *ret_error);
-/* Adds a double. All NaNs have the same encoding; -0.0 and 0.0 are different values. */
-AOTICACHE_API aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
-                                                            aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
-                                                          aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
-                                                             double imaginary, aoticache_error *ret_error);
-/* Adds a string: UTF-8 without a zero byte, at most 65536 bytes. */
-AOTICACHE_API aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name,
-                                                            const char *value, aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name,
-                                                            aoticache_device value, aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_dtype(aoticache_request *request, const char *name, int32_t value,
-                                                           aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_layout(aoticache_request *request, const char *name, int32_t value,
-                                                            aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_request_add_memory_format(aoticache_request *request, const char *name,
-                                                                   int32_t value, aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_begin_list(aoticache_request *request, const char *name,
                                                             aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_end_list(aoticache_request *request, aoticache_error *ret_error);
+
+/* ---- one function for each kind, which calls aoticache_request_add() ---- */
+
+static inline aoticache_status aoticache_request_add_none(aoticache_request *request, const char *name,
+                                                          aoticache_error *ret_error)
+{
+    const aoticache_argument argument = {AOTICACHE_ARGUMENT_NONE, name, {0}};
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
+                                                            const aoticache_tensor_metadata *metadata,
+                                                            aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_TENSOR, name, {0}};
+    if (metadata != NULL)
+        argument.value.tensor.metadata = *metadata;
+    return aoticache_request_add(request, metadata != NULL ? &argument : NULL, ret_error);
+}
+
+/* data_digest: the digest of the data, or NULL to have it computed. */
+static inline aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
+                                                              const aoticache_tensor_metadata *metadata,
+                                                              const void *data, const aoticache_digest *data_digest,
+                                                              aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_CONSTANT, name, {0}};
+    if (metadata != NULL)
+        argument.value.tensor.metadata = *metadata;
+    if (data_digest != NULL)
+        argument.value.tensor.data_digest = *data_digest;
+    argument.value.tensor.has_digest = data_digest != NULL;
+    argument.value.tensor.data = data;
+    return aoticache_request_add(request, metadata != NULL ? &argument : NULL, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
+                                                         aoticache_error *ret_error)
+{
+    const aoticache_argument argument = {AOTICACHE_ARGUMENT_INT, name, {value}};
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
+                                                            aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_DOUBLE, name, {0}};
+    argument.value.double_value = value;
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
+                                                          aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_BOOL, name, {0}};
+    argument.value.bool_value = value;
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
+                                                             double imaginary, aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_COMPLEX, name, {0}};
+    argument.value.complex_value[0] = real;
+    argument.value.complex_value[1] = imaginary;
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name,
+                                                            const char *value, aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_STRING, name, {0}};
+    argument.value.string_value = value;
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name,
+                                                            aoticache_device value, aoticache_error *ret_error)
+{
+    aoticache_argument argument = {AOTICACHE_ARGUMENT_DEVICE, name, {0}};
+    argument.value.device_value = value;
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_dtype(aoticache_request *request, const char *name, int32_t value,
+                                                           aoticache_error *ret_error)
+{
+    const aoticache_argument argument = {AOTICACHE_ARGUMENT_DTYPE, name, {value}};
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_layout(aoticache_request *request, const char *name, int32_t value,
+                                                            aoticache_error *ret_error)
+{
+    const aoticache_argument argument = {AOTICACHE_ARGUMENT_LAYOUT, name, {value}};
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+static inline aoticache_status aoticache_request_add_memory_format(aoticache_request *request, const char *name,
+                                                                   int32_t value, aoticache_error *ret_error)
+{
+    const aoticache_argument argument = {AOTICACHE_ARGUMENT_MEMORY_FORMAT, name, {value}};
+    return aoticache_request_add(request, &argument, ret_error);
+}
+
+/* ---- the environment ---- */
 
 /*
  * Sets a pair of the environment: pairs of name and value that must be equal for machine code to be usable. Pairs are kept
@@ -154,8 +240,8 @@ AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_reque
                                                                  const char *value, aoticache_error *ret_error);
 /* Returns NULL if the name is not set. Borrowed until the next change of the request. */
 AOTICACHE_API const char *aoticache_request_get_environment(const aoticache_request *request, const char *name);
-AOTICACHE_API size_t aoticache_request_environment_count(const aoticache_request *request);
-AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *request, size_t position,
+/* Gives the pair number `position`, borrowed until the next change of the request. Returns false if there is none. */
+AOTICACHE_API bool aoticache_request_environment_at(const aoticache_request *request, size_t position,
                                                     const char **ret_name, const char **ret_value);
 
 /*
@@ -181,9 +267,37 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 #define AOTICACHE_NUMBERS_NAME "numbers"
 #define AOTICACHE_NUMBERS_TENSORS "tensors"
 
-AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
-AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
-AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
+/* ---- what a request consists of ---- */
+
+typedef struct aoticache_request_info {
+    const char *op;
+    aoticache_device device;
+    size_t argument_count, environment_count;
+} aoticache_request_info;
+
+/* Returns a struct that belongs to the request and changes with it. */
+AOTICACHE_API const aoticache_request_info *aoticache_request_get_info(const aoticache_request *request);
+
+static inline const char *aoticache_request_op(const aoticache_request *request)
+{
+    return aoticache_request_get_info(request)->op;
+}
+
+static inline aoticache_device aoticache_request_device(const aoticache_request *request)
+{
+    return aoticache_request_get_info(request)->device;
+}
+
+static inline size_t aoticache_request_argument_count(const aoticache_request *request)
+{
+    return aoticache_request_get_info(request)->argument_count;
+}
+
+static inline size_t aoticache_request_environment_count(const aoticache_request *request)
+{
+    return aoticache_request_get_info(request)->environment_count;
+}
+
 /* Returns an argument, borrowed until the next change of the request; NULL if there is no such argument. */
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
 
@@ -205,48 +319,44 @@ AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, si
  */
 AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size);
 
-/*
- * Writes the same line in the form of lists of requests (docs/warm.md), from which aoticache_request_parse_text() restores
- * the request: " key_sets 0x10001" follows if tensors have dispatch key sets (one for all, or one for each tensor in their
- * order). The environment is left out.
- *
- * ret_text: the caller frees it with free().
- * Returns: OK, INVALID (a list is still open), UNSUPPORTED (a constant: its data would be needed), NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
-                                                            aoticache_error *ret_error);
+typedef enum aoticache_request_form {
+    /*
+     * The line of aoticache_request_format(), as in lists of requests (docs/warm.md): " key_sets 0x10001" follows if tensors
+     * have dispatch key sets (one for all, or one for each tensor in their order).
+     */
+    AOTICACHE_REQUEST_TEXT = 0,
+    /*
+     * One line of JSON, without a newline: {"operator": ..., "device": ..., "arguments": [...]}, in the form that
+     * docs/hooks.md describes. A tensor with a dispatch key set has "dispatch_key_set": "0x8001", a constant the
+     * "data_digest" of its data.
+     */
+    AOTICACHE_REQUEST_JSON = 1,
+} aoticache_request_form;
 
 /*
- * Parses the output of aoticache_request_format() and aoticache_request_write_text(). Blanks may be anywhere between words;
- * "on DEVICE" may be left out for the CPU. Environment: that of a new request. Key sets that are not given are 0.
- *
- * Returns: OK; INVALID (ret_error begins with "column N: ", counted in bytes from 1, and names what was expected; a
- * constant is refused: its data is not in the line); NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
-                                                            aoticache_error *ret_error);
-
-/*
- * Writes the request as one line of JSON, without a newline: {"operator": ..., "device": ..., "arguments": [...]}, in the
- * form that docs/hooks.md describes. A tensor with a dispatch key set has "dispatch_key_set": "0x8001", a constant the
- * "data_digest" of its data. The environment is left out.
+ * Writes the request as a line from which aoticache_request_parse() restores it. The environment is left out.
  *
  * ret_line: the caller frees it with free().
- * Returns: OK, INVALID, UNSUPPORTED (a dtype, layout or memory format that has no name), NO_MEMORY.
+ * Returns: OK, INVALID (a list is still open), NO_MEMORY; UNSUPPORTED (TEXT: a constant, because its data would be needed;
+ * JSON: a dtype, layout or memory format that has no name).
  */
-AOTICACHE_API aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
-                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_write(const aoticache_request *request, aoticache_request_form form,
+                                                       char **ret_line, aoticache_error *ret_error);
 
 /*
- * Parses such a line. These members may be left out, and then mean: "device" the CPU; in a tensor, "strides"
- * contiguous, "device" the request's, "layout" strided, "requires_grad" false, "dispatch_key_set" 0; in an argument,
- * "name" positional. Other members are refused. Environment: that of a new request.
+ * Parses such a line. Environment: that of a new request.
  *
- * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: " if the line
- * is not JSON); NO_MEMORY.
+ * TEXT: also the output of aoticache_request_format(). Blanks may be anywhere between words; "on DEVICE" may be left out for
+ *     the CPU. Key sets that are not given are 0.
+ * JSON: these members may be left out, and then mean: "device" the CPU; in a tensor, "strides" contiguous, "device" the
+ *     request's, "layout" strided, "requires_grad" false, "dispatch_key_set" 0; in an argument, "name" positional. Other
+ *     members are refused.
+ *
+ * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: ", counted in
+ * bytes from 1, and names what was expected, except for a line of JSON with wrong members); NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_request_parse_json(const char *line, aoticache_request **ret_request,
-                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_parse(const char *line, aoticache_request_form form,
+                                                       aoticache_request **ret_request, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,6 @@
  * would write: blanks between words, "on DEVICE" left out for the CPU. text_scan.c reads numbers and strings; the functions
  * that append the parts check them.
  */
-#include "base/arguments.h"
 #include "cache/request/internal.h"
 #include "base/array.h"
 #include "base/text/name_distance.h"
@@ -315,15 +314,13 @@ static aoticache_status read_operator(struct text_parser *parser)
     return aoticache_text_located(parser, start, status, &error);
 }
 
-aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
+aoticache_status aoticache_request_parse_text(const char *line, aoticache_request **ret_request,
                                               aoticache_error *ret_error)
 {
-    if (text == NULL || ret_request == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, text, ret_request);
     struct text_parser parser = {
-        .text = text,
-        .at = text,
-        .close = strrchr(text, ')'),
+        .text = line,
+        .at = line,
+        .close = strrchr(line, ')'),
         .device = AOTICACHE_DEVICE_CPU,
         .locale = newlocale(LC_ALL_MASK, "C", (locale_t)0),
         .error = ret_error,
@@ -333,7 +330,7 @@ aoticache_status aoticache_request_parse_text(const char *text, aoticache_reques
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
     if (parser.close != NULL) /* otherwise reading the arguments reports the error and its position */
         status = read_end(&parser);
-    parser.at = text;
+    parser.at = line;
     if (status == AOTICACHE_OK)
         status = read_operator(&parser);
     if (status == AOTICACHE_OK)

@@ -105,16 +105,6 @@ const char *aoticache_cache_counter_name(aoticache_counter counter)
     return names[counter];
 }
 
-const char *aoticache_latency_name(aoticache_latency_kind kind)
-{
-    static const char *const names[] = {
-#define LATENCY_NAME(name, text) #name,
-        AOTICACHE_LATENCY_LIST(LATENCY_NAME)
-#undef LATENCY_NAME
-    };
-    return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
-}
-
 /* Returns NULL if memory is short. */
 static aoticache_histogram *histogram_of(aoticache_unflushed *unflushed, aoticache_latency_kind kind)
 {

@@ -161,8 +161,8 @@ static aoticache_statistics make_statistics(const aoticache_statistics_options *
     return statistics;
 }
 
-aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const aoticache_statistics_options *options,
-                                                  aoticache_statistics *ret_statistics, aoticache_error *ret_error)
+aoticache_status aoticache_cache_statistics(aoticache_cache *cache, const aoticache_statistics_options *options,
+                                            aoticache_statistics *ret_statistics, aoticache_error *ret_error)
 {
     gathered all = {.distributions = NULL};
     aoticache_statistics_options chosen;
@@ -175,12 +175,6 @@ aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const 
         *ret_statistics = make_statistics(&chosen, &all);
     free(all.distributions);
     return status;
-}
-
-aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
-                                            aoticache_error *ret_error)
-{
-    return aoticache_cache_statistics_since(cache, NULL, ret_statistics, ret_error);
 }
 
 aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_latency_kind kind,

@@ -106,8 +106,16 @@ typedef enum aoticache_latency_kind {
         AOTICACHE_LATENCY_COUNT
 } aoticache_latency_kind;
 
-/* Returns "lookup", ...; NULL for a number outside the list. Static storage. */
-AOTICACHE_API const char *aoticache_latency_name(aoticache_latency_kind kind);
+/* Returns "lookup", ...; NULL for a number outside the list. */
+static inline const char *aoticache_latency_name(aoticache_latency_kind kind)
+{
+    static const char *const names[] = {
+#define AOTICACHE_LATENCY_NAME(name, text) #name,
+        AOTICACHE_LATENCY_LIST(AOTICACHE_LATENCY_NAME)
+#undef AOTICACHE_LATENCY_NAME
+    };
+    return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
+}
 
 /*
  * Percentiles are the upper ends of buckets, at most an eighth above the value. max_ns is exact, except for numbers since
@@ -151,18 +159,16 @@ typedef struct aoticache_statistics_options {
 #define AOTICACHE_STATISTICS_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_statistics_options)
 
 /*
- * Gives all numbers, in constant time: only SINCE_TIME scans, and only the history. A read-only cache without an index gives
+ * Gives the numbers since a time, in constant time: only SINCE_TIME scans, and only the history. options may be NULL: all
+ * numbers, since the index was created. A read-only cache without an index gives
  * zeros. Counts that another thread of this process is flushing may be missing at that moment, so a result can be lower than
  * the one before it.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
+AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache,
+                                                          const aoticache_statistics_options *options,
+                                                          aoticache_statistics *ret_statistics,
                                                           aoticache_error *ret_error);
-/* Gives the numbers since a time. options may be NULL: since creation. */
-AOTICACHE_API aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache,
-                                                                const aoticache_statistics_options *options,
-                                                                aoticache_statistics *ret_statistics,
-                                                                aoticache_error *ret_error);
 
 /*
  * Makes SINCE_ZERO count from this moment on. The totals and the history are unchanged. Durable. Returns: OK, INVALID,

@@ -39,9 +39,10 @@ static char *make_line(const aoticache_request *request)
 {
     char *line = NULL, *text = NULL;
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_request_write_text(request, &text, &error); /* it refuses constants */
+    aoticache_status status =
+        aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, &error); /* it refuses constants */
     if (status == AOTICACHE_OK)
-        status = aoticache_request_write_json(request, &line, &error);
+        status = aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line, &error);
     free(text);
     const bool writes = aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL;
     if (status == AOTICACHE_OK &&
@@ -82,7 +83,8 @@ static bool remember(struct memory *memory, const char *line, size_t length)
 static void remember_text(struct memory *memory, const char *line)
 {
     aoticache_request *request = NULL;
-    if (line[0] == '{' || line[0] == '#' || aoticache_request_parse_text(line, &request, NULL) != AOTICACHE_OK)
+    if (line[0] == '{' || line[0] == '#' ||
+        aoticache_request_parse(line, AOTICACHE_REQUEST_TEXT, &request, NULL) != AOTICACHE_OK)
         return;
     cleanup_free char *today = make_line(request);
     aoticache_request_free(request);

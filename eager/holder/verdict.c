@@ -100,7 +100,7 @@ static bool copy_judgement(void *user, const aoticache_judgement *judgement)
 {
     known_judgement *known = user;
     if (judgement->threads != known->threads || judgement->size_class != known->size_class ||
-        strcmp(judgement->machine, aoticache_machine_name()) != 0)
+        !judgement->is_this_machine)
         return true;
     known->is_known = true;
     known->is_slower = judgement->is_slower;

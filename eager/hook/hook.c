@@ -81,7 +81,7 @@ static aoticache_status choose_cpu(const aoticache_hook_options *options, char *
     aoticache_status status = AOTICACHE_OK;
     *ret_features = NULL;
     if (chosen == NULL) { /* errors in the files are reported when a cache is opened */
-        status = aoticache_config_read((aoticache_logger){.log = NULL}, &config, ret_error);
+        status = aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, ret_error);
         chosen = aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text;
     }
     if (status == AOTICACHE_OK && strcmp(chosen, AOTICACHE_CPU_NATIVE) != 0) {

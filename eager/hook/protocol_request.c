@@ -30,7 +30,7 @@ static json_t *json_of_request(const aoticache_request *request, aoticache_statu
                                aoticache_error *ret_error)
 {
     cleanup_free char *line = NULL;
-    *ret_status = aoticache_request_write_json(request, &line, ret_error);
+    *ret_status = aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line, ret_error);
     json_t *root = line != NULL ? json_loads(line, 0, NULL) : NULL;
     if (root == NULL && *ret_status == AOTICACHE_OK)
         *ret_status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
@@ -151,7 +151,7 @@ static aoticache_status write_constant(const aoticache_request *request, size_t 
                                        aoticache_error *ret_error)
 {
     const aoticache_argument *argument = aoticache_request_argument(request, position);
-    const void *data = aoticache_request_constant_data(request, position);
+    const void *data = argument->value.tensor.data;
     char path[PATH_MAX];
     size_t size = 0;
     if (!data_size(&argument->value.tensor.metadata, &size) || (data == NULL && size > 0) ||

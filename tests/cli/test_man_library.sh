@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The manual pages of the library: each prototype is that of the header, and each function's page or link is
-# installed.
+# The manual pages of the library: each prototype is that of the header (of an exported or an inline function), and each
+# function's page or link is installed.
 . tests/cli/lib.sh
 
 # Prints "NAME PROTOTYPE" for the declarations in headers (first argument: headers) or in the pages (pages).
@@ -12,10 +12,10 @@ found = set()
 if sys.argv[1] == "headers":
     for name in glob.glob("*/**/*.h", recursive=True):
         if not name.startswith(("build/", "tests/")):
-            for text in re.findall(r"^AOTICACHE_API ([^;{}]*\))[^;{}()]*(?:AOTICACHE_PRINTF[^;]*)?;", open(name).read(), re.M):
-                found.add(squeeze(text))
-            for text in re.findall(r"^static inline ([^;{}]*\))\n\{", open(name).read(), re.M):
-                found.add(squeeze(text))
+            text = open(name).read()
+            exported = re.findall(r"^AOTICACHE_API ([^;{}]*\))[^;{}()]*(?:AOTICACHE_PRINTF[^;]*)?;", text, re.M)
+            inline = re.findall(r"^static inline ([^;{}]*\))\s*\{", text, re.M)
+            found.update(squeeze(prototype) for prototype in exported + inline)
 else:
     for name in glob.glob("docs/man/*.3"):
         page = open(name).read()

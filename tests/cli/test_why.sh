@@ -97,7 +97,7 @@ class Product(ctypes.Structure):
 
 def store(text, guard, requirements):
     request = ctypes.c_void_p()
-    assert library.aoticache_request_parse_text(text, ctypes.byref(request), None) == 0
+    assert library.aoticache_request_parse(text, 0, ctypes.byref(request), None) == 0
     if guard:
         assert library.aoticache_request_set_environment(request, b"shapes", b"dynamic", None) == 0
     files = (File * 1)(File(b"library.so", os.fsencode(sys.argv[2])))

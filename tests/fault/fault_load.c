@@ -134,7 +134,7 @@ static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hoo
     aoticache_request *request = NULL;
     aoticache_artifact *artifact = NULL;
     injection_pause();
-    if (aoticache_request_parse_text(line, &request, ret_error) != AOTICACHE_OK)
+    if (aoticache_request_parse(line, AOTICACHE_REQUEST_TEXT, &request, ret_error) != AOTICACHE_OK)
         fail("request", ret_error->message);
     injection_resume();
     aoticache_status status = aoticache_hook_set_environment(hook, request, ret_error);
@@ -255,7 +255,7 @@ static void compile_abs(void)
     aoticache_cache *cache = trial_open();
     if (aoticache_hook_create_c(&options, &hook, &error) != AOTICACHE_OK ||
         compile_with(cache, hook, &error) != AOTICACHE_OK ||
-        aoticache_request_parse_text("aten::abs(float32[4])", &request, &error) != AOTICACHE_OK ||
+        aoticache_request_parse("aten::abs(float32[4])", AOTICACHE_REQUEST_TEXT, &request, &error) != AOTICACHE_OK ||
         aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK)
         fail("compile", error.message);
     for (int i = 0; i < 2; i++)

@@ -54,8 +54,8 @@ static aoticache_status do_request(aoticache_cache *unused, aoticache_error *ret
     size_t size = 0;
     aoticache_key key;
     (void)unused;
-    aoticache_status status = aoticache_request_parse_text(
-        "aten::add.Tensor(float32[2, 3], float32[2, 3]{1, 2}, alpha=1)", &request, ret_error);
+    aoticache_status status = aoticache_request_parse("aten::add.Tensor(float32[2, 3], float32[2, 3]{1, 2}, alpha=1)",
+                                                      AOTICACHE_REQUEST_TEXT, &request, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_request_add_string(request, "mode", "floor", ret_error);
     if (status == AOTICACHE_OK)
@@ -67,11 +67,11 @@ static aoticache_status do_request(aoticache_cache *unused, aoticache_error *ret
     if (status == AOTICACHE_OK)
         status = aoticache_request_decode(encoding, size, &decoded, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_write_text(request, &text, ret_error);
+        status = aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_write_json(request, &line, ret_error);
+        status = aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_parse_json(line, &again, ret_error);
+        status = aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, &again, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_request_format(again, shown, sizeof shown);
     free(encoding);

@@ -22,8 +22,8 @@ static void write_and_read_again(const aoticache_request *request)
     char *text = NULL;
     uint8_t *first = NULL, *second = NULL;
     size_t first_size = 0, second_size = 0;
-    must(aoticache_request_write_text(request, &text, NULL) == AOTICACHE_OK);
-    must(aoticache_request_parse_text(text, &again, NULL) == AOTICACHE_OK);
+    must(aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, NULL) == AOTICACHE_OK);
+    must(aoticache_request_parse(text, AOTICACHE_REQUEST_TEXT, &again, NULL) == AOTICACHE_OK);
     must(aoticache_request_encode(request, &first, &first_size, NULL) == AOTICACHE_OK);
     must(aoticache_request_encode(again, &second, &second_size, NULL) == AOTICACHE_OK);
     must(first_size == second_size && memcmp(first, second, first_size) == 0);
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (size > 0)
         memcpy(text, bytes, size);
     text[size] = '\0';
-    aoticache_status status = aoticache_request_parse_text(text, &request, &error);
+    aoticache_status status = aoticache_request_parse(text, AOTICACHE_REQUEST_TEXT, &request, &error);
     must(status == AOTICACHE_OK || (status == AOTICACHE_INVALID && strncmp(error.message, "column ", 7) == 0));
     if (status == AOTICACHE_OK)
         write_and_read_again(request);

@@ -126,7 +126,7 @@ Test(arguments, functions_of_cache_name_theirs)
     EXPECT("compile_hook", aoticache_cache_get_or_compile, SOME(aoticache_cache *), SOME(aoticache_request *), NULL,
            NULL, NULL, SOME(aoticache_artifact **));
     EXPECT("op", aoticache_request_create, NULL, AOTICACHE_DEVICE_CPU, &request);
-    EXPECT("text", aoticache_request_parse_text, NULL, &request);
+    EXPECT("line", aoticache_request_parse, NULL, AOTICACHE_REQUEST_TEXT, &request);
     EXPECT("cache", aoticache_cache_list_groups, NULL, 0, NULL, NULL, NULL);
     EXPECT("cache", aoticache_cache_export, NULL, 1, NULL, NULL);
 }

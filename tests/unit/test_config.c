@@ -46,9 +46,9 @@ static aoticache_config *read_config(void)
     aoticache_error error = {.message = ""};
     lines[0] = '\0';
     line_count = 0;
-    cr_assert_eq(aoticache_config_read((aoticache_logger){.log = hear}, &config, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_config_read(NULL, (aoticache_logger){.log = hear}, &config, &error), AOTICACHE_OK, "%s",
                  error.message);
-    cr_assert_eq(aoticache_config_problem_count(config), line_count);
+    cr_assert_eq(aoticache_config_get_info(config)->problem_count, line_count);
     return config;
 }
 
@@ -171,8 +171,9 @@ Test(config, nothing_is_set_without_files_and_environment)
     }
     cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_failure_ttl).number, 600);
     cr_assert_null(aoticache_config_get(config, AOTICACHE_CONFIG_keep).list[0]);
-    const char *path, *state;
-    cr_assert_not(aoticache_config_file(config, 0, &path, &state));
+    cr_assert_eq(aoticache_config_get_info(config)->file_count, 0);
+    cr_assert_eq(aoticache_config_get_info(NULL)->file_count, 0);
+    cr_assert_str_eq(aoticache_config_get_info(NULL)->key_directory, "");
     aoticache_config_free(config);
 }
 
@@ -281,12 +282,12 @@ Test(config, environment_wins_over_the_file)
 static void expect_unused(const char *reason)
 {
     aoticache_config *config = read_config();
-    const char *path, *state;
+    const aoticache_config_info *info = aoticache_config_get_info(config);
     cr_assert_eq(line_count, 1);
     cr_assert_not_null(strstr(lines, reason), "%s", lines);
     cr_assert_not(aoticache_config_is_set(config, AOTICACHE_CONFIG_max_size));
-    cr_assert(aoticache_config_file(config, 0, &path, &state));
-    cr_assert_neq(strcmp(state, "read"), 0);
+    cr_assert_gt(info->file_count, 0);
+    cr_assert_neq(strcmp(info->files[0].state, "read"), 0);
     aoticache_config_free(config);
 }
 
@@ -346,12 +347,11 @@ Test(config, file_of_the_user_is_found_where_xdg_says)
     fixture_write(".config/aoticache/config", "max_entries = 3\n");
     unsetenv(AOTICACHE_CONFIG_FILE_VARIABLE);
     aoticache_config *config = read_config();
-    const char *system_file, *user_file, *state;
+    const aoticache_config_info *info = aoticache_config_get_info(config);
     cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 3);
-    cr_assert(aoticache_config_file(config, 0, &system_file, &state));
-    cr_assert_str_eq(system_file, AOTICACHE_CONFIG_SYSTEM_FILE);
-    cr_assert(aoticache_config_file(config, 1, &user_file, &state));
-    cr_assert_str_eq(state, "read");
+    cr_assert_eq(info->file_count, 2);
+    cr_assert_str_eq(info->files[0].path, AOTICACHE_CONFIG_SYSTEM_FILE);
+    cr_assert_str_eq(info->files[1].state, "read");
     aoticache_config_free(config);
     snprintf(path, sizeof path, "%s/.config", fixture_root);
     setenv("XDG_CONFIG_HOME", path, 1);
@@ -369,14 +369,15 @@ Test(config, one_file_can_be_checked_alone)
     setenv("AOTICACHE_MAX_SIZE", "rubbish", 1);
     lines[0] = '\0';
     const char *path = fixture_write("some.conf", "max_sise = 1G\n");
-    cr_assert_eq(aoticache_config_read_file(path, logger, &config, &error), AOTICACHE_OK);
-    cr_assert_eq(aoticache_config_problem_count(config), 1);
+    cr_assert_eq(aoticache_config_read(path, logger, &config, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_get_info(config)->problem_count, 1);
     aoticache_config_free(config);
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(aoticache_config_read_file(path, logger, &config, &error), AOTICACHE_NOT_FOUND);
-    cr_assert_eq(aoticache_config_read_file(fixture_root, logger, &config, &error), AOTICACHE_IO);
-    cr_assert_eq(aoticache_config_read_file(NULL, logger, &config, &error), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_config_read(logger, NULL, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_config_read(path, logger, &config, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_config_read(fixture_root, logger, &config, &error), AOTICACHE_IO);
+    cr_assert_eq(aoticache_config_read("", logger, &config, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_config_read(path, logger, NULL, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_config_read(NULL, logger, NULL, &error), AOTICACHE_INVALID);
 }
 
 /* ---- what a cache uses ---- */

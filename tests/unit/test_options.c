@@ -207,8 +207,8 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                           \
     X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                               \
       aoticache_cache_pull(NULL, NULL, given, NULL, &error))                                                           \
-    X(aoticache_cache_statistics_since, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,               \
-      aoticache_cache_statistics_since(NULL, given, NULL, &error))                                                     \
+    X(aoticache_cache_statistics, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                     \
+      aoticache_cache_statistics(NULL, given, NULL, &error))                                                           \
     X(aoticache_cache_list_latency, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                   \
       aoticache_cache_list_latency(NULL, 0, given, NULL, NULL, &error))                                                \
     X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                    \
@@ -326,7 +326,7 @@ Test(options, a_configuration_fills_in_as_much_as_the_struct_has)
 {
     const aoticache_cache_options defaults = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_config *config = NULL;
-    cr_assert_eq(aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, NULL), AOTICACHE_OK);
     for (size_t size = 0; size <= sizeof defaults + TAIL_BYTES; size++) {
         char given[sizeof defaults + TAIL_BYTES + 1], before[sizeof given];
         fill(given, &defaults, sizeof defaults, size, SIZE_MAX);

@@ -493,7 +493,8 @@ static aoticache_key put(aoticache_cache *cache, const char *line, const char *l
     product.files = files;
     product.file_count = 1;
     product.producer = "test";
-    cr_assert_eq(aoticache_request_parse_text(line, &request, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_request_parse(line, AOTICACHE_REQUEST_TEXT, &request, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_request_key(request, &key, NULL), AOTICACHE_OK);
     aoticache_request_free(request);

@@ -30,7 +30,8 @@ static void add(aoticache_recorder *recorder, const char *text)
 {
     aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_request_parse_text(text, &request, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_request_parse(text, AOTICACHE_REQUEST_TEXT, &request, &error), AOTICACHE_OK, "%s",
+                 error.message);
     aoticache_recorder_add(recorder, request);
     aoticache_request_free(request);
 }
@@ -185,7 +186,7 @@ static size_t count_lines(void)
     char *text = content(), *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
         aoticache_request *request = NULL;
-        cr_assert_eq(aoticache_request_parse_json(line, &request, NULL), AOTICACHE_OK, "%s", line);
+        cr_assert_eq(aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, &request, NULL), AOTICACHE_OK, "%s", line);
         int64_t size = aoticache_request_argument(request, 0)->value.tensor.metadata.sizes[0];
         cr_expect(size >= 0 && size < DIFFERENT);
         aoticache_request_free(request);

@@ -117,15 +117,15 @@ Test(request, environment_is_sorted_and_replaced)
     cr_assert_eq(aoticache_request_set_environment(request, "abi", "1", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_set_environment(request, "torch", "2.13.0", NULL), AOTICACHE_OK);
     cr_expect_eq(aoticache_request_environment_count(request), 3);
-    aoticache_request_environment_at(request, 0, &name, &value);
+    cr_assert(aoticache_request_environment_at(request, 0, &name, &value));
     cr_expect_str_eq(name, "abi");
     cr_expect_str_eq(value, "1");
-    aoticache_request_environment_at(request, 2, &name, &value);
+    cr_assert(aoticache_request_environment_at(request, 2, &name, &value));
     cr_expect_str_eq(name, "torch");
     cr_expect_str_eq(value, "2.13.0");
-    aoticache_request_environment_at(request, 3, &name, &value);
-    cr_expect_null(name);
-    cr_expect_null(value);
+    cr_expect_not(aoticache_request_environment_at(request, 3, &name, &value));
+    cr_expect_str_eq(name, "torch", "outputs are written only on success");
+    cr_expect_str_eq(value, "2.13.0");
     cr_expect_null(aoticache_request_get_environment(request, "nothing"));
     aoticache_request_free(request);
 }
@@ -223,8 +223,10 @@ Test(request, tensor_invalid_metadata_is_refused)
     BAD_TENSOR("stride of dimension 0 is -3", metadata.strides = negative_stride);
     BAD_TENSOR("span more", metadata.strides = huge_stride);
     BAD_TENSOR("span more", metadata.strides = long_stride);
-    REFUSED("metadata is NULL", aoticache_request_add_tensor(request, NULL, NULL, &error));
-    REFUSED("aoticache_request_add_*: request is NULL", aoticache_request_add_tensor(NULL, NULL, NULL, &error));
+    REFUSED("aoticache_request_add: argument is NULL", aoticache_request_add_tensor(request, NULL, NULL, &error));
+    REFUSED("aoticache_request_add: argument is NULL",
+            aoticache_request_add_constant(request, NULL, NULL, "", NULL, &error));
+    REFUSED("aoticache_request_add: request is NULL", aoticache_request_add_tensor(NULL, NULL, NULL, &error));
     cr_expect_eq(aoticache_request_argument_count(request), 0);
     aoticache_request_free(request);
 }
@@ -248,14 +250,14 @@ Test(request, constant_digest_is_computed_or_taken)
     cr_expect(aoticache_digest_equal(&first->value.tensor.data_digest, &expected));
     cr_expect(aoticache_digest_equal(&first[1].value.tensor.data_digest, &given));
     cr_expect(aoticache_digest_equal(&list->value.list.items[1].value.tensor.data_digest, &expected));
-    cr_expect_eq(aoticache_request_constant_data(request, 0), data);
-    cr_expect_null(aoticache_request_constant_data(request, 1));
-    cr_expect_null(aoticache_request_constant_data(request, 2));
-    cr_expect_null(aoticache_request_constant_data(request, 3));
-    cr_expect_eq(aoticache_request_constant_item_data(request, 2, 1), data);
-    cr_expect_null(aoticache_request_constant_item_data(request, 2, 0));
-    cr_expect_null(aoticache_request_constant_item_data(request, 2, 2));
-    cr_expect_null(aoticache_request_constant_item_data(request, 0, 0));
+    cr_expect_eq(first->value.tensor.data, data);
+    cr_expect(first->value.tensor.has_digest);
+    cr_expect_null(first[1].value.tensor.data);
+    cr_expect(first[1].value.tensor.has_digest);
+    cr_expect_null(aoticache_request_argument(request, 3));
+    cr_expect_eq(list->value.list.items[1].value.tensor.data, data);
+    cr_expect_eq(list->value.list.items[0].kind, AOTICACHE_ARGUMENT_NONE);
+    cr_expect_eq(list->value.list.count, 2);
     aoticache_request_free(request);
 }
 
@@ -384,6 +386,84 @@ Test(request, lists_have_plain_items)
     cr_expect_eq(list->value.list.items[0].value.int_value, 5);
     cr_expect_eq(aoticache_request_key(request, &key, NULL), AOTICACHE_OK);
     aoticache_request_free(request);
+}
+
+Test(request, argument_of_another_request_is_copied)
+{
+    aoticache_request *request = make("aten::cat"), *copy = make("aten::cat");
+    const int64_t sizes[2] = {1, 2};
+    const float data[2] = {1, -2};
+    aoticache_tensor_metadata metadata = float32_matrix(sizes, NULL);
+    aoticache_key key, copied;
+    cr_assert_eq(aoticache_request_begin_list(request, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, data, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_string(request, NULL, "text", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_complex(request, NULL, 1, -2, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, data, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_dtype(request, "dtype", 6, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_begin_list(request, "dims", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
+    for (size_t i = 0; i < aoticache_request_argument_count(request); i++)
+        cr_assert_eq(aoticache_request_add(copy, aoticache_request_argument(request, i), NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_key(request, &key, NULL), AOTICACHE_OK);
+    aoticache_request_free(request);
+    cr_assert_eq(aoticache_request_key(copy, &copied, NULL), AOTICACHE_OK);
+    cr_expect(aoticache_digest_equal(&key, &copied));
+    cr_expect_eq(aoticache_request_argument(copy, 0)->value.list.items[1].value.tensor.data, data);
+    cr_expect_str_eq(aoticache_request_argument(copy, 4)->name, "dims");
+    aoticache_request_free(copy);
+}
+
+Test(request, list_is_copied_within_a_request)
+{
+    aoticache_request *request = make("aten::cat");
+    cr_assert_eq(aoticache_request_begin_list(request, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_string(request, NULL, "text", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
+    for (size_t i = 0; i < 20; i++) /* the array of arguments grows */
+        cr_assert_eq(aoticache_request_add(request, aoticache_request_argument(request, i), NULL), AOTICACHE_OK);
+    cr_expect_str_eq(aoticache_request_argument(request, 20)->value.list.items[0].value.string_value, "text");
+    aoticache_request_free(request);
+}
+
+Test(request, list_with_a_wrong_item_adds_nothing)
+{
+    aoticache_request *request = make("aten::cat"), *same = make("aten::cat");
+    const aoticache_argument list = {.kind = AOTICACHE_ARGUMENT_LIST};
+    const aoticache_argument items[][2] = {
+        {{.kind = AOTICACHE_ARGUMENT_INT}, {.kind = AOTICACHE_ARGUMENT_STRING}},
+        {{.kind = AOTICACHE_ARGUMENT_INT}, list},
+        {{.kind = AOTICACHE_ARGUMENT_INT}, {.kind = AOTICACHE_ARGUMENT_INT, .name = "x"}},
+        {{.kind = AOTICACHE_ARGUMENT_INT}, {.kind = (aoticache_argument_kind)13}},
+        {{.kind = AOTICACHE_ARGUMENT_INT}, {.kind = AOTICACHE_ARGUMENT_DTYPE, .value.int_value = 1LL << 32}},
+    };
+    static const char *const reasons[] = {"the string is NULL", "a list cannot hold a list", "items of a list",
+                                          "unknown kind of argument 13", "unknown dtype 4294967296"};
+    aoticache_key key, expected;
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+        aoticache_argument wrong = {.kind = AOTICACHE_ARGUMENT_LIST, .name = "dims"};
+        wrong.value.list.items = items[i];
+        wrong.value.list.count = 2;
+        char reason[128];
+        snprintf(reason, sizeof reason, "argument 0, item 1: %s", reasons[i]);
+        REFUSED(reason, aoticache_request_add(request, &wrong, &error));
+    }
+    aoticache_argument wrong = list;
+    wrong.value.list.count = 1;
+    REFUSED("argument 0, item 0: the items are NULL", aoticache_request_add(request, &wrong, &error));
+    cr_expect_eq(aoticache_request_argument_count(request), 0);
+    cr_assert_eq(aoticache_request_add(request, &list, NULL), AOTICACHE_OK);
+    REFUSED("unknown kind of argument -1",
+            aoticache_request_add(request, &(aoticache_argument){.kind = (aoticache_argument_kind)-1}, &error));
+    cr_assert_eq(aoticache_request_begin_list(same, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_end_list(same, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_key(request, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_key(same, &expected, NULL), AOTICACHE_OK);
+    cr_expect(aoticache_digest_equal(&key, &expected));
+    aoticache_request_free(request);
+    aoticache_request_free(same);
 }
 
 Test(request, free_open_list_leaks_nothing)

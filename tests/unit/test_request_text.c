@@ -20,7 +20,8 @@ static aoticache_request *parse(const char *text)
 {
     aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_request_parse_text(text, &request, &error), AOTICACHE_OK, "%s: %s", text, error.message);
+    cr_assert_eq(aoticache_request_parse(text, AOTICACHE_REQUEST_TEXT, &request, &error), AOTICACHE_OK, "%s: %s", text,
+                 error.message);
     return request;
 }
 
@@ -28,7 +29,8 @@ static char *write_text(const aoticache_request *request)
 {
     char *text = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_request_write_text(request, &text, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, &error), AOTICACHE_OK, "%s",
+                 error.message);
     return text;
 }
 
@@ -50,9 +52,11 @@ static void expect_json_back(const aoticache_request *request)
     char *line = NULL;
     aoticache_request *again = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_request_write_json(request, &line, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_null(strchr(line, '\n'), "%s", line);
-    cr_assert_eq(aoticache_request_parse_json(line, &again, &error), AOTICACHE_OK, "%s: %s", line, error.message);
+    cr_assert_eq(aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, &again, &error), AOTICACHE_OK, "%s: %s", line,
+                 error.message);
     cr_assert(equal(request, again), "%s", line);
     aoticache_request_free(again);
     free(line);
@@ -64,7 +68,8 @@ static void refused(const char *text, size_t column, const char *reason)
     aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
     snprintf(prefix, sizeof prefix, "column %zu: ", column);
-    cr_expect_eq(aoticache_request_parse_text(text, &request, &error), AOTICACHE_INVALID, "%s", text);
+    cr_expect_eq(aoticache_request_parse(text, AOTICACHE_REQUEST_TEXT, &request, &error), AOTICACHE_INVALID, "%s",
+                 text);
     cr_expect_null(request);
     cr_expect_eq(strncmp(error.message, prefix, strlen(prefix)), 0, "%s: %s", text, error.message);
     cr_expect_not_null(strstr(error.message, reason), "%s: %s", text, error.message);
@@ -156,10 +161,11 @@ Test(request_text, constants_are_refused_both_ways)
     cr_assert_eq(aoticache_request_create("test::w", cpu, &request, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_int(request, NULL, 1, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_begin_list(request, NULL, NULL), AOTICACHE_OK);
-    cr_expect_eq(aoticache_request_write_text(request, &text, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &text, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_end_list(request, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_request_write_text(request, &text, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_eq(aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &text, &error), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "argument 1 is a constant"), "%s", error.message);
     cr_expect_null(text);
     aoticache_request_free(request);
@@ -203,7 +209,8 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(float32[2]) on cpu key_sets 8001", 39, "0x10001");
     refused("aten::abs(float32[2]) on cpu key_sets 0x1, 0x2", 22, "2 key sets for 1");
     refused("aten::abs(float32[9223372036854775807, 2])", 11, "2^63-1");
-    cr_expect_eq(aoticache_request_parse_text(NULL, &(aoticache_request *){NULL}, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_request_parse(NULL, AOTICACHE_REQUEST_TEXT, &(aoticache_request *){NULL}, NULL),
+                 AOTICACHE_INVALID);
 }
 
 /* ---- JSON ---- */
@@ -212,7 +219,8 @@ static aoticache_request *parse_json(const char *line)
 {
     aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_request_parse_json(line, &request, &error), AOTICACHE_OK, "%s: %s", line, error.message);
+    cr_assert_eq(aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, &request, &error), AOTICACHE_OK, "%s: %s", line,
+                 error.message);
     return request;
 }
 
@@ -244,9 +252,10 @@ Test(request_json, constants_are_written_and_not_read)
     aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 1, .sizes = &size};
     cr_assert_eq(aoticache_request_create("a::w", cpu, &request, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, data, NULL, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_request_write_json(request, &line, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_expect_not_null(strstr(line, "\"data_digest\":\""), "%s", line);
-    cr_expect_eq(aoticache_request_parse_json(line, &again, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, &again, &error), AOTICACHE_INVALID);
     cr_expect_str_eq(error.message, "argument 0: a constant, whose data a line cannot hold");
     cr_expect_null(again);
     free(line);
@@ -304,8 +313,8 @@ Test(request_json, what_is_wrong_is_told)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         aoticache_request *request = NULL;
         aoticache_error error = {.message = ""};
-        cr_expect_eq(aoticache_request_parse_json(cases[i].line, &request, &error), AOTICACHE_INVALID, "%s",
-                     cases[i].line);
+        cr_expect_eq(aoticache_request_parse(cases[i].line, AOTICACHE_REQUEST_JSON, &request, &error),
+                     AOTICACHE_INVALID, "%s", cases[i].line);
         cr_expect_null(request);
         cr_expect_not_null(strstr(error.message, cases[i].reason), "%s: %s", cases[i].line, error.message);
     }
@@ -517,7 +526,7 @@ Test(request_text, mutants_are_refused_or_read_as_something_else)
             strcpy(changed, text);
             for (uint64_t times = 1 + below(3); times > 0; times--)
                 mutate(changed);
-            aoticache_status status = aoticache_request_parse_text(changed, &other, &error);
+            aoticache_status status = aoticache_request_parse(changed, AOTICACHE_REQUEST_TEXT, &other, &error);
             cr_assert(status == AOTICACHE_OK || status == AOTICACHE_INVALID);
             if (status == AOTICACHE_OK) {
                 char *written = write_text(other);

@@ -506,7 +506,7 @@ static void expect_name_comes_back(const char *name)
 
     snprintf(line, sizeof line, "trusted_keys = %s\nrevoked_keys = %s\n", text, name);
     cr_assert_eq(
-        aoticache_config_read_file(write_file("config", line, 0600), (aoticache_logger){.log = NULL}, &config, &error),
+        aoticache_config_read(write_file("config", line, 0600), (aoticache_logger){.log = NULL}, &config, &error),
         AOTICACHE_OK, "%s", error.message);
     cr_expect_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text, text);
     cr_expect_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_revoked_keys).text, name);

@@ -96,7 +96,7 @@ static aoticache_transfer_report import_with(aoticache_cache *cache, int fd, con
 static uint64_t refused_count(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics.counters.refused_untrusted;
 }
 
@@ -807,9 +807,8 @@ Test(trust_transfer, what_the_machine_requires_nobody_takes_back)
     aoticache_config *config = NULL;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     const aoticache_config_name name = AOTICACHE_CONFIG_require_signatures;
-    cr_assert_eq(
-        aoticache_config_read_file(fixture_write("config", ""), (aoticache_logger){.log = NULL}, &config, NULL),
-        AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_read(fixture_write("config", ""), (aoticache_logger){.log = NULL}, &config, NULL),
+                 AOTICACHE_OK);
     config->logger.log = fixture_log;
     fixture_warnings = 0;
     cr_assert_eq(aoticache_config_take(config, name, "no", "/home/ann/config:1", true), AOTICACHE_OK);
@@ -837,7 +836,7 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     const char *path = fixture_write("config", text);
     const aoticache_logger logger = {.log = fixture_log};
     fixture_warnings = 0;
-    cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_read(path, logger, &config, NULL), AOTICACHE_OK);
     snprintf(text, sizeof text, "%s %s", ann_text, bob_text);
     cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text, text);
     cr_assert_eq(fixture_warnings, 1);
@@ -864,7 +863,7 @@ Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses
     int fd = export_by(cache, ann);
     const char *path = fixture_write("config", "revoked_keys = bob:not-base64\n");
     const aoticache_logger logger = {.log = fixture_log};
-    cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_read(path, logger, &config, NULL), AOTICACHE_OK);
     cr_expect_not_null(strstr(fixture_last_warning, "nothing from elsewhere is accepted until it is corrected"), "%s",
                        fixture_last_warning);
     aoticache_config_apply(config, &options);

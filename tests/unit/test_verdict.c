@@ -166,6 +166,7 @@ Test(verdict, judgement_is_kept_and_a_new_holder_begins_with_it)
     cr_expect_eq(found.fallback_ns, 1000);
     cr_expect_eq(found.threads, 4);
     cr_expect_str_eq(found_machine, aoticache_machine_name());
+    cr_expect(found.is_this_machine);
     aoticache_holder_unref(holder);
     open_holder();
     readings = 0;
@@ -186,6 +187,8 @@ Test(verdict, judgement_of_another_machine_says_nothing)
                                    .is_slower = true,
                                    .judged_ns = aoticache_wall_ns()};
     cr_assert_eq(aoticache_cache_put_judgements(cache, &foreign, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(judgements_in_the_cache(), 1);
+    cr_expect_not(found.is_this_machine);
     kernels_of(1);
     cr_expect_eq(counts_now().on_trial, 1);
     end_all();

@@ -23,7 +23,7 @@ static void forget_config(void)
 
 const aoticache_config *aoticache_cli_config(const aoticache_cli *cli)
 {
-    if (current == NULL && aoticache_config_read(aoticache_cli_logger(cli), &current, NULL) != AOTICACHE_OK)
+    if (current == NULL && aoticache_config_read(NULL, aoticache_cli_logger(cli), &current, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     return current;
 }
@@ -94,7 +94,7 @@ int aoticache_cli_look_as_owner(const aoticache_cli *cli)
     if (geteuid() != 0)
         return AOTICACHE_CLI_EXIT_OK;
     /* Without a logger: errors in it are reported when it is read for use. */
-    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+    if (aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     aoticache_config_apply(config, &options);
     const char *named = cli->directory != NULL ? cli->directory : options.directory;

@@ -52,8 +52,9 @@ class Cache:
             failure_max_ttl_seconds=86400,
         )
         library.call("aoticache_cache_open", byref(options), byref(self.handle))
-        self.directory = os.fsdecode(library.get("aoticache_cache_directory", self.handle))
-        self.read_only = bool(library.get("aoticache_cache_is_read_only", self.handle))
+        info: _library.CacheInfo = library.get("aoticache_cache_get_info", self.handle)
+        self.directory = os.fsdecode(info.directory)
+        self.read_only = bool(info.is_read_only)
         if self.read_only:
             warn_once(
                 "read-only",
@@ -64,7 +65,7 @@ class Cache:
     def statistics(self) -> _library.Statistics:
         # Larger than needed: a newer library may append more numbers.
         room = ctypes.create_string_buffer(sizeof(_library.Statistics) + 4096)
-        self.library.call("aoticache_cache_statistics", self.handle, room)
+        self.library.call("aoticache_cache_statistics", self.handle, None, room)
         return _library.Statistics.from_buffer_copy(room)
 
     def flush(self) -> None:

@@ -125,6 +125,10 @@ class RunOptions(Structure):
     ]
 
 
+class CacheInfo(Structure):
+    _fields_ = [("directory", c_char_p), ("is_read_only", c_bool)]
+
+
 class CacheOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -372,8 +376,8 @@ class TensorMetadata(Structure):
     ]
 
 
-class _ArgumentTensor(Structure):
-    _fields_ = [("metadata", TensorMetadata), ("data_digest", Digest)]
+class ArgumentTensor(Structure):
+    _fields_ = [("metadata", TensorMetadata), ("data_digest", Digest), ("has_digest", c_bool), ("data", c_void_p)]
 
 
 class _ArgumentList(Structure):
@@ -382,19 +386,26 @@ class _ArgumentList(Structure):
 
 class _ArgumentValue(Union):
     _fields_ = [
-        ("tensor", _ArgumentTensor),
         ("int_value", c_int64),
         ("double_value", c_double),
         ("bool_value", c_bool),
         ("complex_value", c_double * 2),
         ("string_value", c_char_p),
         ("device_value", Device),
+        ("tensor", ArgumentTensor),
         ("list", _ArgumentList),
     ]
 
 
 class Argument(Structure):
     _fields_ = [("kind", c_int), ("name", c_char_p), ("value", _ArgumentValue)]
+
+
+# The kinds of Argument, in the order of their numbers.
+ARGUMENT_KINDS = (
+    *("none", "tensor", "constant", "int", "double", "bool", "complex", "string", "device", "dtype", "layout"),
+    *("memory_format", "list"),
+)
 
 
 class Stored(Structure):
@@ -453,15 +464,13 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_at_exit": (None, [c_void_p]),
     "aoticache_cache_close": (None, [c_void_p]),
-    "aoticache_cache_directory": (c_char_p, [c_void_p]),
-    "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
+    "aoticache_cache_get_info": (CacheInfo, [c_void_p]),
     "aoticache_artifact_unref": (None, [c_void_p]),
     "aoticache_artifact_library_fd": (c_int, [c_void_p]),
     "aoticache_artifact_content": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "aoticache_artifact_get_info": (POINTER(ArtifactInfo), [c_void_p]),
     "aoticache_artifact_close_files": (None, [c_void_p]),
     "aoticache_request_free": (None, [c_void_p]),
-    "aoticache_request_argument_count": (c_size_t, [c_void_p]),
     "aoticache_request_argument": (POINTER(Argument), [c_void_p, c_size_t]),
     "aoticache_request_get_environment": (c_char_p, [c_void_p, c_char_p]),
     "aoticache_hook_free": (None, [c_void_p]),
@@ -534,6 +543,11 @@ class Library:
         info: LibraryInfo = self.c.aoticache_library_get_info(library).contents
         return info
 
+    def add_argument(self, request: c_void_p, name: bytes | None, kind: str, **value: Any) -> None:
+        """Appends an argument to a request. value: the member of _ArgumentValue that the kind has."""
+        argument = Argument(ARGUMENT_KINDS.index(kind), name, _ArgumentValue(**value))
+        self.call("aoticache_request_add", request, ctypes.byref(argument))
+
     @property
     def version(self) -> str:
         text: bytes = self.c.aoticache_version()
@@ -556,7 +570,7 @@ class Library:
 def configured(library: Library, setting: str) -> str:
     """Returns a setting from the configuration files and the environment. Their errors are reported when a cache is opened."""
     config, name = c_void_p(), c_int()
-    library.call("aoticache_config_read", Logger(), ctypes.byref(config))
+    library.call("aoticache_config_read", None, Logger(), ctypes.byref(config))
     try:
         if library.get("aoticache_config_name_parse", encode(setting), ctypes.byref(name), None) != 0:
             raise AoticacheError(f"{library.path} does not know the setting {setting!r}", "UNSUPPORTED")

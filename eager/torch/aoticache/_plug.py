@@ -9,19 +9,17 @@ PyTorch keeps the libraries that it has loaded. It calls no fallback if a compil
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Sequence
-from ctypes import POINTER, Array, byref, c_bool, c_double, c_int, c_int32, c_int64, c_void_p, cast
+from ctypes import POINTER, Array, byref, c_int, c_int32, c_int64, c_void_p, cast
 from typing import Any
 
 from . import _caches, _library, _session
 from ._errors import AoticacheError, SettingsError, warn_once
 from ._operators import find_overload, require_torch
 from ._settings import Settings
-
-KINDS = ("none", "tensor", "constant", "int", "double", "bool", "complex", "string", "device", "dtype", "layout")
-LIST = 12
 
 _lock = threading.Lock()
 _installed: dict[str, Any] = {}
@@ -127,32 +125,36 @@ class Backend:
         return request
 
     def _add(self, request: c_void_p, name: bytes | None, value: Any, device_type: str) -> None:
-        torch, add = require_torch(), self._adder(request, name)
+        torch = require_torch()
+
+        def add(kind: str, **content: Any) -> None:
+            self.library.add_argument(request, name, kind, **content)
+
         if isinstance(value, torch.Tensor):
             metadata, keep = tensor_metadata(value)
-            add("tensor", byref(metadata))
+            add("tensor", tensor=_library.ArgumentTensor(metadata))
             del keep
         elif value is None:
             add("none")
         elif isinstance(value, bool):
-            add("bool", c_bool(value))
+            add("bool", bool_value=value)
         elif isinstance(value, int):
-            add("int", c_int64(value))
+            add("int", int_value=value)
         elif isinstance(value, float):
-            add("double", c_double(value))
+            add("double", double_value=value)
         elif isinstance(value, complex):
-            add("complex", c_double(value.real), c_double(value.imag))
+            add("complex", complex_value=(value.real, value.imag))
         elif isinstance(value, str):
-            add("string", value.encode())
+            add("string", string_value=value.encode())
         elif isinstance(value, torch.device):
             index = -1 if value.index is None or value.type == "cpu" else value.index
-            add("device", _library.Device(_library.DEVICE_TYPES[value.type], index))
+            add("device", device_value=_library.Device(_library.DEVICE_TYPES[value.type], index))
         elif isinstance(value, torch.dtype):
-            add("dtype", c_int32(self._number("aoticache_dtype_parse", value)))
+            add("dtype", int_value=self._number("aoticache_dtype_parse", value))
         elif isinstance(value, torch.layout):
-            add("layout", c_int32(self._number("aoticache_layout_parse", value)))
+            add("layout", int_value=self._number("aoticache_layout_parse", value))
         elif isinstance(value, torch.memory_format):
-            add("memory_format", c_int32(self._number("aoticache_memory_format_parse", value)))
+            add("memory_format", int_value=self._number("aoticache_memory_format_parse", value))
         elif isinstance(value, (list, tuple)):
             self.library.call("aoticache_request_begin_list", request, name)
             for item in value:
@@ -160,12 +162,6 @@ class Backend:
             self.library.call("aoticache_request_end_list", request)
         else:
             raise AoticacheError(f"an argument of type {type(value).__name__} cannot be compiled for", "UNSUPPORTED")
-
-    def _adder(self, request: c_void_p, name: bytes | None) -> Any:
-        def add(kind: str, *values: Any) -> None:
-            self.library.call(f"aoticache_request_add_{kind}", request, name, *values)
-
-        return add
 
     def _number(self, function: str, value: Any) -> int:
         number = c_int32()
@@ -240,9 +236,11 @@ class Backend:
     def _describe(self, request: int, device_type: str) -> list[dict[str, Any]] | None:
         """Returns the arguments as AOTI-eager compares them; None if it cannot express one of them."""
         items = []
-        for place in range(self.library.get("aoticache_request_argument_count", request)):
-            argument = self.library.get("aoticache_request_argument", request, place).contents
-            item = self._describe_one(argument, device_type)
+        for place in itertools.count():
+            argument = self.library.get("aoticache_request_argument", request, place)
+            if not argument:
+                break
+            item = self._describe_one(argument.contents, device_type)
             if item is None:
                 return None
             item["arg_order"] = place
@@ -251,7 +249,8 @@ class Backend:
 
     def _describe_one(self, argument: _library.Argument, device_type: str) -> dict[str, Any] | None:
         torch, value = require_torch(), argument.value
-        kind = KINDS[argument.kind] if argument.kind < len(KINDS) else ""
+        kinds = _library.ARGUMENT_KINDS
+        kind = kinds[argument.kind] if argument.kind < len(kinds) else ""
         if kind == "tensor":
             return self._describe_tensor(value.tensor.metadata)
         scalars = {"int": (torch.int64, value.int_value), "double": (torch.float64, value.double_value)}
@@ -269,9 +268,9 @@ class Backend:
             return {"string_value": value.string_value.decode()}
         if kind in ("dtype", "layout"):
             return {f"{kind}_value": self._named(kind, value.int_value)}
-        if argument.kind == LIST and value.list.count > 0:
+        if kind == "list" and value.list.count > 0:
             inside = cast(value.list.items, POINTER(_library.Argument))[: value.list.count]
-            if all(item.kind == KINDS.index("tensor") for item in inside):
+            if all(item.kind == kinds.index("tensor") for item in inside):
                 return {"tensor_list": [self._describe_tensor(item.value.tensor.metadata) for item in inside]}
         return None
 

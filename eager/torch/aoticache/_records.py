@@ -191,7 +191,7 @@ class Records:
         self.library.call("aoticache_request_create", operator, question.device, byref(request))
         try:
             for name, value in question.arguments.items():
-                self.library.call("aoticache_request_add_string", request, name.encode(), _text(value, 60000))
+                self.library.add_argument(request, name.encode(), "string", string_value=_text(value, 60000))
             pairs = dict(question.environment)
             if question.is_guarded:
                 pairs["shapes"] = "dynamic"

@@ -296,8 +296,9 @@ int aoticache_kernel_make_request(const aoticache_kernel_options *options, const
 aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request,
                                              aoticache_error *ret_error)
 {
-    return line[strspn(line, " \t\r\n")] == '{' ? aoticache_request_parse_json(line, ret_request, ret_error)
-                                                : aoticache_request_parse_text(line, ret_request, ret_error);
+    return line[strspn(line, " \t\r\n")] == '{'
+               ? aoticache_request_parse(line, AOTICACHE_REQUEST_JSON, ret_request, ret_error)
+               : aoticache_request_parse(line, AOTICACHE_REQUEST_TEXT, ret_request, ret_error);
 }
 
 char *aoticache_kernel_describe(const aoticache_request *request)

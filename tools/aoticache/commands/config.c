@@ -64,10 +64,10 @@ static int print_one(const aoticache_cli *cli, const char *text)
 
 static void print_files(const aoticache_cli *cli, const aoticache_config *config)
 {
-    const char *path, *state;
-    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++)
-        aoticache_cli_print_field(cli, i == 0 ? "files" : "", "%s: %s", path, state);
-    if (!aoticache_config_file(config, 0, &path, &state))
+    const aoticache_config_info *info = aoticache_config_get_info(config);
+    for (size_t i = 0; i < info->file_count; i++)
+        aoticache_cli_print_field(cli, i == 0 ? "files" : "", "%s: %s", info->files[i].path, info->files[i].state);
+    if (info->file_count == 0)
         aoticache_cli_print_field(cli, "files", "none: $" AOTICACHE_CONFIG_FILE_VARIABLE " is empty");
 }
 
@@ -92,11 +92,11 @@ static void print_json(const aoticache_cli *cli, const aoticache_config *config)
     json_t *object = aoticache_cli_json_object();
     json_t *files = aoticache_cli_json_array();
     json_t *settings = aoticache_cli_json_array();
-    const char *path, *state;
-    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++) {
+    const aoticache_config_info *info = aoticache_config_get_info(config);
+    for (size_t i = 0; i < info->file_count; i++) {
         json_t *file = aoticache_cli_json_object();
-        aoticache_cli_json_set(file, "path", aoticache_cli_json_text(path));
-        aoticache_cli_json_set(file, "state", aoticache_cli_json_text(state));
+        aoticache_cli_json_set(file, "path", aoticache_cli_json_text(info->files[i].path));
+        aoticache_cli_json_set(file, "state", aoticache_cli_json_text(info->files[i].state));
         aoticache_cli_json_append(files, file);
     }
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
@@ -104,7 +104,7 @@ static void print_json(const aoticache_cli *cli, const aoticache_config *config)
         aoticache_cli_json_append(settings, row_to_json(&row));
     }
     aoticache_cli_json_set(object, "files", files);
-    aoticache_cli_json_set(object, "problems", aoticache_cli_json_count(aoticache_config_problem_count(config)));
+    aoticache_cli_json_set(object, "problems", aoticache_cli_json_count(info->problem_count));
     aoticache_cli_json_set(object, "settings", settings);
     aoticache_cli_json_print(object);
 }
@@ -145,12 +145,12 @@ static int check_file(const aoticache_cli *cli, const char *path)
     aoticache_logger logger = {.log = print_problem, .user = &check};
     aoticache_config *config = NULL;
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_config_read_file(path, logger, &config, &error);
+    aoticache_status status = aoticache_config_read(path, logger, &config, &error);
     if (status != AOTICACHE_OK) {
         json_decref(check.problems);
         return aoticache_cli_fail(cli, status, &error);
     }
-    size_t count = aoticache_config_problem_count(config);
+    size_t count = aoticache_config_get_info(config)->problem_count;
     aoticache_config_free(config);
     if (cli->json) {
         json_t *object = aoticache_cli_json_object();

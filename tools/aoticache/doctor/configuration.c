@@ -32,12 +32,12 @@ static void report_problem(void *user, aoticache_log_level level, const char *li
 
 static void report_files(aoticache_doctor *doctor, const aoticache_config *config)
 {
-    const char *path, *state;
+    const aoticache_config_info *info = aoticache_config_get_info(config);
     bool is_any = false;
-    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++) {
-        if (strcmp(state, "read") != 0)
+    for (size_t i = 0; i < info->file_count; i++) {
+        if (strcmp(info->files[i].state, "read") != 0)
             continue;
-        aoticache_doctor_report(doctor, OK, "configuration", NULL, "%s", path);
+        aoticache_doctor_report(doctor, OK, "configuration", NULL, "%s", info->files[i].path);
         is_any = true;
     }
     if (!is_any)
@@ -48,9 +48,9 @@ aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
 {
     aoticache_config *config = NULL;
     aoticache_logger logger = {.log = report_problem, .user = doctor};
-    if (aoticache_config_read(logger, &config, NULL) != AOTICACHE_OK)
+    if (aoticache_config_read(NULL, logger, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
-    if (aoticache_config_problem_count(config) == 0)
+    if (aoticache_config_get_info(config)->problem_count == 0)
         report_files(doctor, config);
     return config;
 }

@@ -10,7 +10,7 @@
 /* Checks the user's own key, and those of sign_with. Having none is not a fault: the first export makes one. */
 static void check_own_key(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache)
 {
-    const char *directory = aoticache_config_key_directory(config);
+    const char *directory = aoticache_config_get_info(config)->key_directory;
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     aoticache_secret_key *key = NULL;
     const aoticache_secret_key *const *signers = NULL;

@@ -150,7 +150,7 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
 /* Returns whether this user has an own key, or the configuration names one. keys.c checks whether it can be read. */
 static bool has_key(const aoticache_config *config)
 {
-    const char *directory = aoticache_config_key_directory(config);
+    const char *directory = aoticache_config_get_info(config)->key_directory;
     const char *others = aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text;
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     return (others != NULL && others[0] != '\0') || (directory[0] != '\0' && access(path, F_OK) == 0);
@@ -162,7 +162,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
     aoticache_asked asked;
     const aoticache_secret_key *const *signers = NULL;
     size_t count = 0;
-    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+    if (aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     struct remotes remotes = {.doctor = doctor, .has_key = has_key(config)};

@@ -5,7 +5,6 @@
 #include "tools/aoticache/entries/entries.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 struct printing {
     const aoticache_cli *cli;
@@ -27,15 +26,14 @@ static bool print_judgement(void *user, const aoticache_judgement *judgement)
     char kernel[AOTICACHE_CLI_UNIT_BYTES], own[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
     cleanup_free char *sizes = sizes_text(judgement);
     cleanup_free char *machine = aoticache_cli_escape_lines(judgement->machine);
-    bool is_here = strcmp(judgement->machine, aoticache_machine_name()) == 0;
     double times = judgement->fallback_ns > 0 ? (double)judgement->kernel_ns / (double)judgement->fallback_ns : 0;
     aoticache_cli_print_field(
         printing->cli, printing->title,
         "%s than the host's own kernel, %.2f times its time (%s, %s): %s%s, up to %" PRIu32 " %s%s, %s ago",
         judgement->is_slower ? "slower" : "faster", times, aoticache_cli_format_duration(judgement->kernel_ns, kernel),
-        aoticache_cli_format_duration(judgement->fallback_ns, own), machine, is_here ? " (this machine)" : "",
-        judgement->threads, judgement->threads == 1 ? "thread" : "threads", sizes,
-        aoticache_cli_format_age(judgement->judged_ns, age));
+        aoticache_cli_format_duration(judgement->fallback_ns, own), machine,
+        judgement->is_this_machine ? " (this machine)" : "", judgement->threads,
+        judgement->threads == 1 ? "thread" : "threads", sizes, aoticache_cli_format_age(judgement->judged_ns, age));
     printing->title = "";
     return true;
 }
@@ -50,8 +48,7 @@ static bool append_judgement(void *user, const aoticache_judgement *judgement)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "machine", aoticache_cli_json_text(judgement->machine));
-    aoticache_cli_json_set(object, "is_this_machine",
-                           json_boolean(strcmp(judgement->machine, aoticache_machine_name()) == 0));
+    aoticache_cli_json_set(object, "is_this_machine", json_boolean(judgement->is_this_machine));
     aoticache_cli_json_set(object, "threads", aoticache_cli_json_count(judgement->threads));
     aoticache_cli_json_set(object, "size_class", aoticache_cli_json_count(judgement->size_class));
     aoticache_cli_json_set(object, "is_slower", json_boolean(judgement->is_slower));

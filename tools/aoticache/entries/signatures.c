@@ -144,7 +144,7 @@ static int make_own_key(const aoticache_cli *cli, const char *directory)
 int aoticache_signers_prepare(const aoticache_cli *cli)
 {
     const aoticache_config *config = aoticache_cli_config(cli);
-    const char *directory = aoticache_config_key_directory(config);
+    const char *directory = aoticache_config_get_info(config)->key_directory;
     if (aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text[0] != '\0')
         return AOTICACHE_CLI_EXIT_OK;
     if (directory[0] == '\0')

@@ -6,7 +6,7 @@
 
 const char *aoticache_key_command_directory(const aoticache_key_command *command)
 {
-    return aoticache_config_key_directory(aoticache_cli_config(command->cli));
+    return aoticache_config_get_info(aoticache_cli_config(command->cli))->key_directory;
 }
 
 json_t *aoticache_key_to_json(const aoticache_public_key *key)

@@ -121,7 +121,7 @@ static bool asks_on_terminal(aoticache_transfer_command *command, const aoticach
 
 static void remember(const aoticache_transfer_command *command, const aoticache_public_key *key)
 {
-    const char *directory = aoticache_config_key_directory(aoticache_cli_config(command->cli));
+    const char *directory = aoticache_config_get_info(aoticache_cli_config(command->cli))->key_directory;
     aoticache_error error = {.message = ""};
     if (aoticache_key_directory_trust(directory, key, &error) != AOTICACHE_OK)
         aoticache_cli_error(command->cli, "'%s' is trusted for this import only: %s", key->name, error.message);

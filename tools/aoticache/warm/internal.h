@@ -29,7 +29,7 @@ typedef enum aoticache_warm_result {
 
 typedef struct aoticache_warm_item {
     aoticache_request *request;
-    char *text;       /* aoticache_request_write_text() */
+    char *text;       /* AOTICACHE_REQUEST_TEXT */
     const char *file; /* file that has it first; borrowed from the command line */
     size_t line;
 

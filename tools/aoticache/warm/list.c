@@ -55,7 +55,7 @@ static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const
         return;
     aoticache_status status = aoticache_kernel_parse_line(line, &item.request, &error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_write_text(item.request, &item.text, &error);
+        status = aoticache_request_write(item.request, AOTICACHE_REQUEST_TEXT, &item.text, &error);
     if (status == AOTICACHE_OK) {
         add_item(list, item);
     } else {

@@ -193,9 +193,9 @@ static struct line entry_line(aoticache_cache *cache, const aoticache_entry *ent
     aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, NULL, &request, &error);
     const char *reason = status == AOTICACHE_OK ? why_not(request) : error.message;
     if (status == AOTICACHE_OK && reason == NULL) {
-        status = aoticache_request_write_text(request, &line.text, &error);
+        status = aoticache_request_write(request, AOTICACHE_REQUEST_TEXT, &line.text, &error);
         if (status == AOTICACHE_OK)
-            status = aoticache_request_write_json(request, &line.json, &error);
+            status = aoticache_request_write(request, AOTICACHE_REQUEST_JSON, &line.json, &error);
         reason = status != AOTICACHE_OK ? error.message : NULL;
     }
     aoticache_request_free(request);

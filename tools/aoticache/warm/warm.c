@@ -203,7 +203,8 @@ static int print_missing(const aoticache_cli *cli, const aoticache_warm_list *li
         aoticache_error error = {.message = ""};
         if (list->items[i].result != AOTICACHE_WARM_MISSING)
             continue;
-        aoticache_status status = aoticache_request_write_json(list->items[i].request, &line, &error);
+        aoticache_status status =
+            aoticache_request_write(list->items[i].request, AOTICACHE_REQUEST_JSON, &line, &error);
         if (status != AOTICACHE_OK)
             return aoticache_cli_fail(cli, status, &error);
         printf("%s\n", line);

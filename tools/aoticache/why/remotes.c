@@ -61,7 +61,7 @@ void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_ke
     aoticache_config *config = NULL;
     aoticache_error error = {.message = ""};
     *ret_findings = (aoticache_remote_findings){.count = 0};
-    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+    if (aoticache_config_read(NULL, (aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     const char *remotes = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     if (remotes != NULL && remotes[0] != '\0' &&
