@@ -65,7 +65,7 @@ def played(paths, tmp_path_factory):
 
 
 @pytest.mark.parametrize("maker, name", [*(("pytorch", name) for name in MODELS), *(("c", name) for name in host_models.INPUT_SIZES)])
-def test_alone_and_beside_libtorch(played, maker, name):
+def test_alone_and_next_to_libtorch(played, maker, name):
     assert not differences(*played(maker, name))
 
 

@@ -498,7 +498,7 @@ def test_what_was_written_is_not_written_again():
     host.attempts = None
 
 
-def test_gradients_transforms_and_modes_go_on():
+def test_gradients_transforms_and_modes_continue():
     x = torch.tensor([-1.0, 2.0], requires_grad=True)
     served = lambda stack: serve(filled([2], 3.0))(stack)
     with Enabled(A.abs.default, served):

@@ -367,7 +367,7 @@ while [ $# -gt 0 ]; do [ "$1" = -o ] && cp {folder}/bridge.so "$2"; shift; done
 """
 
 
-def test_children_go_on_while_the_bridge_compiles():
+def test_children_continue_while_the_bridge_compiles():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/c++", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
             file.write(COMPILER.format(folder=folder))

@@ -119,7 +119,7 @@ def test_a_compile_that_fails_frees_its_lease():
     assert found["runs"] == 1 and not found["said"], found
 
 
-def test_damaged_records_are_compiled_anew():
+def test_damaged_records_are_compiled_again():
     cache = os.path.join(FOLDER, "damaged")
     first = run(cache)
     (path,) = objects(cache)

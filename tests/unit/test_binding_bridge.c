@@ -215,7 +215,7 @@ Test(binding_bridge, wrapped_numbers_matter_where_no_tensor_with_dimensions_reac
     cr_expect_not(do_not_matter(AOTICACHE_DTYPE_FLOAT64, 2, AOTICACHE_DTYPE_COMPLEX128));
 }
 
-Test(binding_bridge, wrapped_numbers_do_not_matter_beside_scalars_of_a_higher_category_or_of_their_dtype)
+Test(binding_bridge, wrapped_numbers_do_not_matter_next_to_scalars_of_a_higher_category_or_of_their_dtype)
 {
     cr_expect(do_not_matter(AOTICACHE_DTYPE_FLOAT32, 0, AOTICACHE_DTYPE_INT64), "the step of an optimizer, plus 1");
     cr_expect(do_not_matter(AOTICACHE_DTYPE_INT32, 0, AOTICACHE_DTYPE_BOOL));
@@ -228,7 +228,7 @@ Test(binding_bridge, wrapped_numbers_do_not_matter_beside_scalars_of_a_higher_ca
     cr_expect_not(do_not_matter(AOTICACHE_DTYPE_BOOL, 0, AOTICACHE_DTYPE_INT64));
 }
 
-Test(binding_bridge, wrapped_numbers_are_judged_over_all_arguments)
+Test(binding_bridge, wrapped_numbers_are_computed_over_all_arguments)
 {
     aoticache_value values[] = {tensor_value(0, AOTICACHE_DTYPE_INT32, 1), tensor_value(1, AOTICACHE_DTYPE_FLOAT64, 0),
                                 tensor_value(2, AOTICACHE_DTYPE_FLOAT16, 2), tensor_value(3, AOTICACHE_DTYPE_INT64, 0)};

@@ -474,7 +474,7 @@ static aoticache_status compile_and_collect(void *user, const aoticache_request 
     return deliver(deliver_user, &product);
 }
 
-Test(collect, compile_at_work_keeps_its_lease_and_folder)
+Test(collect, compile_at_work_keeps_its_lease_and_directory)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_request *request = fixture_request(1);

@@ -646,7 +646,7 @@ Test(collect_options, options_that_cannot_be_are_invalid)
     aoticache_cache_close(cache);
 }
 
-Test(collect_options, damaged_index_is_built_anew_and_collected)
+Test(collect_options, damaged_index_is_rebuilt_and_collected)
 {
     aoticache_cache *cache = cache_of(3);
     aoticache_cache_close(cache);

@@ -257,7 +257,7 @@ Test(cuda, check_names_damage_that_loading_let_pass)
                "cannot run on cuda:0: device code: section .nv_fatbin is 144 bytes");
 }
 
-Test(cuda, check_looks_at_files_beside_the_library)
+Test(cuda, check_looks_at_files_next_to_the_library)
 {
     fixture_driver("");
     file_bytes library = {.size = 0}, cubin = {.size = 0}, fatbin = {.size = 0};

@@ -66,7 +66,7 @@ Test(dispatcher, dump_table_has_each_place_with_its_reason)
     aoticache_oplib_free(def);
 }
 
-Test(dispatcher, implicit_kernel_beside_a_sparse_one_is_ambiguous_for_autogradother)
+Test(dispatcher, implicit_kernel_next_to_a_sparse_one_is_ambiguous_for_autogradother)
 {
     aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
     define(def, "f(Tensor x) -> Tensor");

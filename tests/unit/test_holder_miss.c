@@ -238,7 +238,7 @@ static aoticache_status remove_all(aoticache_cache *from)
     return aoticache_cache_collect(from, &options, NULL, NULL, NULL, &error);
 }
 
-Test(holder_miss, entry_that_was_collected_is_compiled_anew)
+Test(holder_miss, entry_that_was_collected_is_compiled_again)
 {
     begin_scale();
     cr_expect(scales(x, 2, 0));
@@ -269,7 +269,7 @@ static int damage(const char *path, const struct stat *status, int flag, struct 
     return 0;
 }
 
-Test(holder_miss, damaged_object_is_compiled_anew)
+Test(holder_miss, damaged_object_is_compiled_again)
 {
     begin_scale();
     cr_expect(scales(x, 2, 0));
@@ -461,7 +461,7 @@ static int child_goes_on(void)
     return 0;
 }
 
-Test(holder_miss, child_goes_on_after_fork)
+Test(holder_miss, child_continues_after_fork)
 {
     SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     begin_background(0);

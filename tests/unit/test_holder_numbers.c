@@ -158,7 +158,7 @@ Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
  * Values that PyTorch refuses for some dtypes or handles specially, and values that are not numbers, are compiled in as
  * before.
  */
-Test(holder_numbers, some_values_are_not_lent)
+Test(holder_numbers, some_values_are_not_substituted)
 {
     begin_numbers(false);
     ask_for_values(5);
@@ -212,7 +212,7 @@ Test(holder_numbers, the_fallback_sees_the_number)
     end_all();
 }
 
-Test(holder_numbers, exponents_are_not_lent)
+Test(holder_numbers, exponents_are_not_substituted)
 {
     begin_numbers(false);
     aoticache_holder_unref(holder);

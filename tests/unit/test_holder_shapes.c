@@ -188,7 +188,7 @@ Test(holder_shapes, background_makes_one_for_all)
     end_all();
 }
 
-Test(holder_shapes, collected_library_is_made_anew_for_all_its_shapes)
+Test(holder_shapes, collected_library_is_made_again_for_all_its_shapes)
 {
     begin_dynamic(AOTICACHE_DYNAMIC_ALWAYS, 0, AOTICACHE_MISS_WAIT);
     for (int64_t i = 0; i < 5; i++)

@@ -466,7 +466,7 @@ static const char *version_in(const char *const *folders, const char *kernels)
     return version;
 }
 
-Test(hook_c, first_folder_with_a_source_decides)
+Test(hook_c, first_directory_with_a_source_decides)
 {
     const char *one = make_folder("one"), *two = make_folder("two"), *empty = make_folder("empty");
     const char *const both[] = {one, two, NULL}, *const other[] = {two, one, NULL}, *const own[] = {empty, NULL};
@@ -486,7 +486,7 @@ Test(hook_c, first_folder_with_a_source_decides)
     cr_assert_str_neq(version_in(other, empty), behind);
 }
 
-Test(hook_c, folders_are_named_where_nothing_is_found)
+Test(hook_c, directories_are_named_where_nothing_is_found)
 {
     const char *const folders[] = {make_folder("one"), make_folder("two"), NULL};
     aoticache_hook *hook = NULL;

@@ -326,7 +326,7 @@ Test(in_manifest, wrong_row_gives_no_other_bytes_and_is_repaired)
     }
 }
 
-Test(in_manifest, lost_index_is_built_anew)
+Test(in_manifest, lost_index_is_rebuilt)
 {
     aoticache_cache *cache = fixture_open();
     put_record(cache, 1, "content one");

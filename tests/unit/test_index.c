@@ -465,7 +465,7 @@ Test(index, list_gives_entries_by_operator)
 }
 
 /* Lists a page at a time, each beginning after the last entry of the previous one. */
-Test(index, list_goes_on_behind_an_entry)
+Test(index, list_continues_after_an_entry)
 {
     aoticache_index *index = fixture_must_open();
     const char *const ops[] = {"b", "a", "b", "c", "b", "a", "b"};

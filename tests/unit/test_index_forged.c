@@ -108,7 +108,7 @@ Test(index_forged, journal_that_names_a_file_deletes_nothing)
     expect_survival("DELETE", "anything");
 }
 
-Test(index_forged, journal_beside_an_index_with_a_log_deletes_nothing)
+Test(index_forged, journal_next_to_an_index_with_a_log_deletes_nothing)
 {
     expect_survival("WAL", "anything");
 }
@@ -146,7 +146,7 @@ Test(index_forged, journal_that_comes_later_deletes_nothing)
 }
 
 /* The directory that was checked is opened, not another one with its name. */
-Test(index_forged, folder_that_was_exchanged_is_not_opened)
+Test(index_forged, directory_that_was_exchanged_is_not_opened)
 {
     char elsewhere[300];
     make_index("DELETE");

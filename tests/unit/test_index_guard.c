@@ -201,7 +201,7 @@ static void make_folders_of_objects(void)
  * The process that made objects/ may have died before it synced the root. Only the first put of a process can find
  * that, so it syncs the root.
  */
-Test(guard, name_of_a_folder_that_was_there_is_made_durable_once)
+Test(guard, name_of_a_directory_that_was_there_is_made_durable_once)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "library one");

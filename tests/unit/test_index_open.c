@@ -347,7 +347,7 @@ Test(index_open, version_that_cannot_be_is_corrupt)
     cr_assert_eq(open_status(false, NULL), AOTICACHE_CORRUPT);
 }
 
-Test(index_open, missing_folder_is_io)
+Test(index_open, missing_directory_is_io)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/none/index.sqlite3", fixture_dir);
@@ -360,7 +360,7 @@ Test(index_open, missing_folder_is_io)
     cr_assert_eq(aoticache_index_open(&options, &index, &error), AOTICACHE_INVALID);
 }
 
-Test(index_open, folder_instead_of_a_file_is_refused)
+Test(index_open, directory_instead_of_a_file_is_refused)
 {
     aoticache_index_options options = {.path = fixture_dir};
     aoticache_index *index = NULL;
@@ -382,7 +382,7 @@ Test(index_open, link_is_denied)
     cr_assert_neq(access(real, F_OK), 0, "and nothing is made at its end");
 }
 
-Test(index_open, folder_behind_a_link_is_fine)
+Test(index_open, directory_through_a_link_is_fine)
 {
     char link[280];
     snprintf(link, sizeof link, "%s-link", fixture_dir);
@@ -397,7 +397,7 @@ Test(index_open, folder_behind_a_link_is_fine)
     unlink(link);
 }
 
-Test(index_open, relative_path_survives_a_change_of_folder)
+Test(index_open, relative_path_survives_a_change_of_directory)
 {
     cr_assert_eq(chdir(fixture_dir), 0);
     strcpy(fixture_path, "index.sqlite3");
@@ -497,7 +497,7 @@ static int read_in_read_only_folder(void)
     return 0;
 }
 
-Test(index_open, read_only_folder_is_read_as_it_is)
+Test(index_open, read_only_directory_is_read_as_it_is)
 {
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
@@ -519,7 +519,7 @@ static int open_is_denied(void)
     return writing == AOTICACHE_DENIED && reading == AOTICACHE_DENIED ? 0 : 10 + (int)writing;
 }
 
-Test(index_open, unmerged_wal_in_a_read_only_folder_is_denied)
+Test(index_open, unmerged_wal_in_a_read_only_directory_is_denied)
 {
     /* A writer that died leaves its WAL. */
     pid_t child = fork();

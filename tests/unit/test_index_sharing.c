@@ -157,7 +157,7 @@ static void *write_all_the_time(void *argument)
     return (void *)(intptr_t)status;
 }
 
-Test(index_sharing, put_gets_its_turn_beside_one_that_writes_all_the_time)
+Test(index_sharing, put_gets_its_turn_next_to_one_that_writes_all_the_time)
 {
     aoticache_index *index;
     aoticache_index_options options = {.path = fixture_path, .lock_timeout_ms = 10000};

@@ -199,7 +199,7 @@ Test(lease, only_one_collector)
     aoticache_lock_release(&a);
 }
 
-Test(lease, folders_are_opened_without_openat2_too)
+Test(lease, directories_are_opened_without_openat2_too)
 {
     int fd = -1;
     atomic_store(&directory->no_openat2, true);

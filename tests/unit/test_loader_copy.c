@@ -392,7 +392,7 @@ static int copies_mapped(mode_t mode, bool with_digest)
     return count;
 }
 
-Test(loader_copy, file_that_others_may_write_is_copied_beside_libtorch_too)
+Test(loader_copy, file_that_others_may_write_is_copied_next_to_libtorch_too)
 {
     fixture_import_torch("libtorch_cpu.so");
     cr_assert_eq(copies_mapped(0444, true), 0);

@@ -300,7 +300,7 @@ Test(pins, index_that_is_lost_gets_them_back)
     aoticache_cache_close(cache);
 }
 
-Test(pins, damaged_file_is_set_aside_and_written_anew)
+Test(pins, damaged_file_is_set_aside_and_written_again)
 {
     static const char *const damaged[] = {"", "nonsense", "[]", "{}", "{\"key\":\"0\",\"pinned\":true,\"tags\":[]}"};
     aoticache_cache *cache = open_cache();

@@ -13,7 +13,7 @@
 #include "index/entries/judgements.h"
 #include "tests/helpers/index.h"
 
-TestSuite(answers, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
+TestSuite(query_cache, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
 
 /* ---- all queries ---- */
 
@@ -142,7 +142,7 @@ static struct said make_query_cache(void)
     return said;
 }
 
-Test(answers, the_next_process_is_told_the_same_without_a_connection)
+Test(query_cache, the_next_process_is_told_the_same_without_a_connection)
 {
     const struct said first = make_query_cache();
     for (int i = 0; i < 2; i++) {
@@ -161,7 +161,7 @@ Test(answers, the_next_process_is_told_the_same_without_a_connection)
     cr_expect_eq(found.st_mode & 07777, 0600);
 }
 
-Test(answers, another_question_is_asked_and_its_answer_kept_too)
+Test(query_cache, another_question_is_asked_and_its_answer_kept_too)
 {
     make_query_cache();
     const off_t before = query_cache_size();
@@ -179,7 +179,7 @@ Test(answers, another_question_is_asked_and_its_answer_kept_too)
     aoticache_index_close(index);
 }
 
-Test(answers, where_nothing_is_asked_anew_nothing_is_written)
+Test(query_cache, where_nothing_is_asked_again_nothing_is_written)
 {
     struct stat before, after;
     make_query_cache();
@@ -192,7 +192,7 @@ Test(answers, where_nothing_is_asked_anew_nothing_is_written)
     cr_expect_eq(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
 }
 
-Test(answers, at_exit_they_are_kept_without_closing)
+Test(query_cache, at_exit_they_are_kept_without_closing)
 {
     make_index();
     aoticache_index *index = fixture_must_open();
@@ -202,7 +202,7 @@ Test(answers, at_exit_they_are_kept_without_closing)
     aoticache_index_close(index);
 }
 
-Test(answers, at_exit_the_log_is_merged_so_that_the_next_process_can_keep_them)
+Test(query_cache, at_exit_the_log_is_merged_so_that_the_next_process_can_keep_them)
 {
     aoticache_index *writer = fixture_must_open();
     put_numbers(writer, 1, 101, 1001);
@@ -221,7 +221,7 @@ Test(answers, at_exit_the_log_is_merged_so_that_the_next_process_can_keep_them)
 
 /* ---- changes ---- */
 
-Test(answers, a_change_shows_at_the_next_question_whoever_has_the_index_open)
+Test(query_cache, a_change_shows_at_the_next_question_whoever_has_the_index_open)
 {
     make_query_cache();
     aoticache_index *told = fixture_must_open(), *writer = fixture_must_open();
@@ -239,7 +239,7 @@ Test(answers, a_change_shows_at_the_next_question_whoever_has_the_index_open)
     aoticache_index_close(told);
 }
 
-Test(answers, a_change_that_was_merged_shows_in_an_index_that_was_open)
+Test(query_cache, a_change_that_was_merged_shows_in_an_index_that_was_open)
 {
     make_query_cache();
     aoticache_index *told = fixture_must_open();
@@ -252,7 +252,7 @@ Test(answers, a_change_that_was_merged_shows_in_an_index_that_was_open)
     aoticache_index_close(told);
 }
 
-Test(answers, what_is_removed_is_not_found)
+Test(query_cache, what_is_removed_is_not_found)
 {
     uint64_t removed = 0;
     const aoticache_digest library = digest_of(1001);
@@ -267,7 +267,7 @@ Test(answers, what_is_removed_is_not_found)
     aoticache_index_close(told);
 }
 
-Test(answers, an_index_that_was_replaced_is_asked)
+Test(query_cache, an_index_that_was_replaced_is_asked)
 {
     char other[500];
     make_query_cache();
@@ -286,7 +286,7 @@ Test(answers, an_index_that_was_replaced_is_asked)
 }
 
 /* A change in the same tick of the clock could not be detected. */
-Test(answers, what_was_changed_just_now_is_not_kept)
+Test(query_cache, what_was_changed_just_now_is_not_kept)
 {
     fixture_ahead = 0;
     make_index();
@@ -301,7 +301,7 @@ Test(answers, what_was_changed_just_now_is_not_kept)
     cr_expect_gt(query_cache_size(), HEADER_BYTES);
 }
 
-Test(answers, a_process_that_changed_the_index_keeps_nothing)
+Test(query_cache, a_process_that_changed_the_index_keeps_nothing)
 {
     make_index();
     aoticache_index *index = fixture_must_open();
@@ -313,7 +313,7 @@ Test(answers, a_process_that_changed_the_index_keeps_nothing)
 }
 
 /* The change was never written to a file. */
-Test(answers, what_was_taken_back_is_not_kept)
+Test(query_cache, what_was_taken_back_is_not_kept)
 {
     make_index();
     aoticache_index *index = fixture_must_open();
@@ -332,7 +332,7 @@ Test(answers, what_was_taken_back_is_not_kept)
     aoticache_index_close(index);
 }
 
-Test(answers, what_another_process_changed_meanwhile_keeps_nothing)
+Test(query_cache, what_another_process_changed_meanwhile_keeps_nothing)
 {
     make_index();
     aoticache_index *asks = fixture_must_open(), *writer = fixture_must_open();
@@ -347,7 +347,7 @@ Test(answers, what_another_process_changed_meanwhile_keeps_nothing)
 }
 
 /* Each reader reads the committed value before it queries: a result may be newer, never older. */
-Test(answers, none_is_older_than_the_question)
+Test(query_cache, none_is_older_than_the_question)
 {
     enum { READERS = 3, CHANGES = 4 };
     fixture_ahead = 0;
@@ -392,7 +392,7 @@ Test(answers, none_is_older_than_the_question)
     munmap((void *)committed, 4096);
 }
 
-Test(answers, a_forked_child_is_told_too)
+Test(query_cache, a_forked_child_is_told_too)
 {
     make_query_cache();
     aoticache_index *index = fixture_must_open();
@@ -417,7 +417,7 @@ static void expect_right_answers(const struct said *right)
     aoticache_index_close(index);
 }
 
-Test(answers, damage_of_any_byte_and_any_length_costs_the_answers_alone)
+Test(query_cache, damage_of_any_byte_and_any_length_costs_the_answers_alone)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES + 16], damaged[sizeof bytes];
     const struct said right = make_query_cache();
@@ -443,7 +443,7 @@ Test(answers, damage_of_any_byte_and_any_length_costs_the_answers_alone)
 /*
  * Damaged records with the right hash: sizes that point out of the file, results of other sizes, texts without an end.
  */
-Test(answers, records_that_lie_lead_nowhere)
+Test(query_cache, records_that_lie_lead_nowhere)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES], forged[sizeof bytes];
     const struct said right = make_query_cache();
@@ -486,7 +486,7 @@ Test(answers, records_that_lie_lead_nowhere)
         }
 }
 
-Test(answers, what_is_no_file_of_ours_is_not_read)
+Test(query_cache, what_is_no_file_of_ours_is_not_read)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES];
     char other[600];
@@ -517,7 +517,7 @@ Test(answers, what_is_no_file_of_ours_is_not_read)
     }
 }
 
-Test(answers, an_index_that_others_may_write_to_is_asked)
+Test(query_cache, an_index_that_others_may_write_to_is_asked)
 {
     make_query_cache();
     cr_assert_eq(chmod(fixture_path, 0622), 0);
@@ -536,7 +536,7 @@ static int fail_one(void *user, const char *call, const char *path)
 }
 
 /* If SQLite has no space for its -shm file, opening the index for writing fails: then it is opened for reading. */
-Test(answers, on_a_disk_that_is_full_the_rest_is_read)
+Test(query_cache, on_a_disk_that_is_full_the_rest_is_read)
 {
     sample with;
     aoticache_error error = {.message = ""};
@@ -556,7 +556,7 @@ Test(answers, on_a_disk_that_is_full_the_rest_is_read)
     aoticache_index_close(index);
 }
 
-Test(answers, what_cannot_be_written_is_asked_again)
+Test(query_cache, what_cannot_be_written_is_asked_again)
 {
     static const char *const calls[] = {"open", "write"};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -577,7 +577,7 @@ Test(answers, what_cannot_be_written_is_asked_again)
 
 /* ---- too much for the file ---- */
 
-Test(answers, there_is_an_end_to_what_is_kept_and_the_last_process_goes_before)
+Test(query_cache, there_is_an_end_to_what_is_kept_and_the_last_process_goes_before)
 {
     enum { MANY = 600 };
     make_index();

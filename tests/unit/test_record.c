@@ -229,7 +229,7 @@ Test(record, processes_write_whole_lines)
     cr_assert(count >= DIFFERENT && count <= WRITERS * DIFFERENT, "%zu", count);
 }
 
-Test(record, forked_child_goes_on)
+Test(record, forked_child_continues)
 {
     int state = -1;
     aoticache_recorder *recorder = open_list();

@@ -96,7 +96,7 @@ Test(remote, record__keeps_others_entries_and_prints_as_it_reads)
     free(second);
 }
 
-Test(remote, record__the_same_artifact_gathers_signatures_another_starts_anew)
+Test(remote, record__the_same_artifact_gathers_signatures_another_starts_again)
 {
     aoticache_record record = {.key = {{7}}};
     put(&record, entry_of(1, 0x1, NULL, "a:AAAA\n", 5));

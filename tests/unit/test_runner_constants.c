@@ -164,7 +164,7 @@ Test(runner_constants, are_folded_when_told_and_when_needed)
     fold_when_told_and_when_needed(NULL, 1);
 }
 
-Test(runner_constants, are_folded_beside_runs_with_several_models)
+Test(runner_constants, are_folded_during_runs_with_several_models)
 {
     fold_when_told_and_when_needed(NULL, 3);
 }

@@ -224,7 +224,7 @@ Test(statistics, buckets_hold_all_values)
     aoticache_cache_close(cache);
 }
 
-Test(statistics, zeroing_counts_anew_and_loses_nothing)
+Test(statistics, zeroing_restarts_the_counts_and_loses_nothing)
 {
     aoticache_cache *cache = fixture_open();
     cr_assert_eq(get(cache, 1, "one"), AOTICACHE_OK);
@@ -573,7 +573,7 @@ static bool see_uses(void *user, const aoticache_entry *entry)
     return true;
 }
 
-Test(statistics, lookups_of_several_threads_beside_flushes_are_exact)
+Test(statistics, lookups_of_several_threads_during_flushes_are_exact)
 {
     aoticache_cache *cache = fixture_open();
     pthread_t threads[LOOKING_THREADS];

@@ -102,7 +102,7 @@ Test(store, newer_format_is_refused_and_kept)
     cr_assert_not_null(strstr(error.message, "format 2"), "%s", error.message);
 }
 
-Test(store, folder_of_somebody_elses_is_not_taken_over)
+Test(store, directory_of_somebody_elses_is_not_taken_over)
 {
     cr_assert_eq(mkdir(fixture_cache, 0700), 0);
     fixture_write("cache/letters.txt", "dear");
@@ -321,7 +321,7 @@ Test(store, artifact_holds_its_object_after_closing_its_files)
     aoticache_cache_close(cache);
 }
 
-Test(store, side_files_lie_beside_the_library_under_their_names)
+Test(store, side_files_are_next_to_the_library_under_their_names)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact_unref(put_two_files(cache, 1));
@@ -344,7 +344,7 @@ Test(store, side_files_lie_beside_the_library_under_their_names)
     aoticache_cache_close(cache);
 }
 
-Test(store, lost_folder_of_side_files_is_made_again)
+Test(store, lost_directory_of_side_files_is_made_again)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = put_two_files(cache, 1);
@@ -360,7 +360,7 @@ Test(store, lost_folder_of_side_files_is_made_again)
     aoticache_cache_close(cache);
 }
 
-Test(store, read_only_cache_serves_side_files_from_a_temporary_folder)
+Test(store, read_only_cache_serves_side_files_from_a_temporary_directory)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = put_two_files(cache, 1);
@@ -444,7 +444,7 @@ static int record_call(void *user, const char *call, const char *path)
 }
 
 /* Power may fail at any time: a name must not appear before its bytes are on disk. */
-Test(store, every_object_is_synced_before_and_its_folder_after_the_rename)
+Test(store, every_object_is_synced_before_and_its_directory_after_the_rename)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_syscall_hook_set(record_call, NULL);

@@ -631,7 +631,7 @@ Test(transfer, merge_copies_and_keeps_when_it_was_used)
     aoticache_cache_close(cache);
 }
 
-Test(transfer, merge_refuses_what_is_damaged_and_goes_on)
+Test(transfer, merge_refuses_what_is_damaged_and_continues)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_cache *other = open_other();

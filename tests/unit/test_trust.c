@@ -554,7 +554,7 @@ Test(trust, line_of_a_list_of_keys_is_read_whole)
     cr_assert_eq(aoticache_revocation_parse("ann bob", &(aoticache_revocation){.kind = 0}, NULL), AOTICACHE_INVALID);
 }
 
-Test(trust, folder_of_keys_that_others_can_write_is_refused)
+Test(trust, directory_of_keys_that_others_can_write_is_refused)
 {
     const aoticache_public_key ann = public_of("ann", 1);
     char directory[200];

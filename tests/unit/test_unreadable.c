@@ -197,7 +197,7 @@ static aoticache_verify_report verify(aoticache_cache *cache, bool repair, bool 
     return report;
 }
 
-Test(unreadable, folder_is_named_by_verify_and_left_as_it_is)
+Test(unreadable, directory_is_named_by_verify_and_left_as_it_is)
 {
     prepare("library one");
     aoticache_cache *cache = fixture_open();
@@ -217,7 +217,7 @@ Test(unreadable, folder_is_named_by_verify_and_left_as_it_is)
     aoticache_cache_close(cache);
 }
 
-Test(unreadable, folder_does_not_keep_a_collection_from_the_others)
+Test(unreadable, directory_does_not_keep_a_collection_from_the_others)
 {
     prepare("library one");
     become(0);

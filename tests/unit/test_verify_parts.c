@@ -178,7 +178,7 @@ Test(verify_parts, stopped_run_says_so_and_leaves_its_state)
     cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", seen);
 }
 
-Test(verify_parts, resumed_run_goes_on_behind_the_cursor)
+Test(verify_parts, resumed_run_continues_after_the_cursor)
 {
     put_many(MANY);
     write_state(middle, 0x7f, 0, 0, "0");
@@ -295,7 +295,7 @@ Test(verify_parts, entries_at_odds_with_their_manifest_are_recorded_again)
 
 /* ---- the index ---- */
 
-Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_built_anew)
+Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_rebuilt)
 {
     static const char *const damage[] = {
         "DELETE FROM details",
@@ -324,7 +324,7 @@ Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_built_a
     }
 }
 
-Test(verify_parts, damaged_page_is_found_and_the_index_is_built_anew)
+Test(verify_parts, damaged_page_is_found_and_the_index_is_rebuilt)
 {
     put_many(MANY);
     aoticache_cache_close(cache);
@@ -385,7 +385,7 @@ static void put_with_side_file(char ret_folder[4400])
     aoticache_request_free(request);
 }
 
-Test(verify_parts, folders_of_side_files_are_those_of_the_artifact)
+Test(verify_parts, directories_of_side_files_are_those_of_the_artifact)
 {
     char folder[4400], path[4500];
     put_with_side_file(folder);
@@ -408,7 +408,7 @@ Test(verify_parts, folders_of_side_files_are_those_of_the_artifact)
     }
 }
 
-Test(verify_parts, odd_names_beside_links_and_marks_are_foreign)
+Test(verify_parts, odd_names_next_to_links_and_marks_are_foreign)
 {
     char folder[4400], path[4500];
     put_with_side_file(folder);
@@ -429,7 +429,7 @@ static bool is_marked(void *user, const aoticache_pins *mark)
     return true;
 }
 
-Test(verify_parts, damaged_mark_is_written_anew_from_the_index)
+Test(verify_parts, damaged_mark_is_written_again_from_the_index)
 {
     aoticache_key key = fixture_key(1);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], path[4400];

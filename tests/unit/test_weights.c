@@ -107,7 +107,7 @@ Test(weights, a_library_that_is_cut_off_or_has_none_says_both_sizes)
     kernel_remove();
 }
 
-Test(weights, a_file_lies_beside_the_library_or_in_the_hosts_directory)
+Test(weights, a_file_is_next_to_the_library_or_in_the_hosts_directory)
 {
     AOTInductorModelContainerHandle container = NULL;
     char other[sizeof kernel_folder], path[sizeof kernel_folder + 16];
