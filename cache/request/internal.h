@@ -142,8 +142,6 @@ aoticache_status aoticache_text_add_string(struct text_parser *parser, const cha
 
 /* ---- line.c, json.c, text.c: the forms of aoticache_request_write() and aoticache_request_parse(). Nothing is NULL. ---- */
 
-aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_line,
-                                              aoticache_error *ret_error);
 aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
                                               aoticache_error *ret_error);
 aoticache_status aoticache_request_parse_text(const char *line, aoticache_request **ret_request,

@@ -71,8 +71,7 @@ static void write_key_sets(FILE *out, const aoticache_request *request)
     count_key_sets(&(struct key_sets){.out = out}, request);
 }
 
-aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_line,
-                                              aoticache_error *ret_error)
+static aoticache_status write_text(const aoticache_request *request, char **ret_line, aoticache_error *ret_error)
 {
     size_t constant = find_constant(request);
     if (constant < request->arguments.count)
@@ -113,7 +112,7 @@ aoticache_status aoticache_request_write(const aoticache_request *request, aotic
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: a list is still open", request->info.op);
     switch (form) {
     case AOTICACHE_REQUEST_TEXT:
-        return aoticache_request_write_text(request, ret_line, ret_error);
+        return write_text(request, ret_line, ret_error);
     case AOTICACHE_REQUEST_JSON:
         return aoticache_request_write_json(request, ret_line, ret_error);
     }

@@ -32,23 +32,6 @@ static aoticache_status load_manifest(aoticache_cache *cache, const aoticache_di
                                          : status;
 }
 
-aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                aoticache_statement_fn callback, void *user, aoticache_error *ret_error)
-{
-    aoticache_manifest *manifest = NULL;
-    aoticache_status status = check_arguments(cache, artifact, callback != NULL, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_cache_enter(cache);
-    status = load_manifest(cache, artifact, &manifest, ret_error);
-    if (status == AOTICACHE_OK) {
-        const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
-        callback(user, &statement);
-    }
-    aoticache_manifest_free(manifest);
-    return status;
-}
-
 aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                  char **ret_text, aoticache_error *ret_error)
 {
@@ -79,19 +62,6 @@ static aoticache_status add_list(aoticache_cache *cache, const aoticache_digest 
     status = aoticache_signature_file_add(cache->directory, artifact, list, true, ret_error);
     aoticache_lock_release(&lock);
     return status;
-}
-
-aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                const char *text, aoticache_error *ret_error)
-{
-    aoticache_signature_list list = {.count = 0};
-    aoticache_status status = check_arguments(cache, artifact, true, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_signature_list_parse(text, &list, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_cache_enter(cache);
-    return add_list(cache, artifact, &list, ret_error);
 }
 
 aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,

@@ -221,19 +221,7 @@ aoticache_status aoticache_statement_encode(const aoticache_statement *statement
 aoticache_status aoticache_statement_sign(const aoticache_statement *statement, const aoticache_secret_key *key,
                                           aoticache_signature *ret_signature, aoticache_error *ret_error);
 
-/* Checks whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED,
- * NO_MEMORY. */
-aoticache_status aoticache_statement_verify(const aoticache_statement *statement, const aoticache_public_key *key,
-                                            const aoticache_signature *signature, aoticache_error *ret_error);
-
 /* ---- signatures of entries ---- */
-
-typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
-/* Calls back once with the statement made from the manifest of this digest. The strings are valid during the call. Returns:
- * as aoticache_cache_check_signatures(). */
-aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                aoticache_statement_fn callback, void *user,
-                                                aoticache_error *ret_error);
 
 /*
  * Reads the signatures of an entry as text: one `name:base64` per line, each line with a line end; "" if there are none.
@@ -242,16 +230,6 @@ aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const ao
  */
 aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                  char **ret_text, aoticache_error *ret_error);
-
-/*
- * Adds signatures, in this text form, to those of an entry; a key has one signature, and a new one replaces it. Durable on
- * OK. They are not checked: decide first (below). The manifest need not be in the store yet, so that an entry becomes
- * visible with its signatures. If the entry is never stored, a collection removes its signatures.
- * Locks:   the store, shared.
- * Returns: OK, INVALID (no signatures, or more than AOTICACHE_MAX_SIGNATURES), IO, DENIED (read-only), LOCKED, NO_MEMORY.
- */
-aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                const char *text, aoticache_error *ret_error);
 
 /* ---- deciding about an entry from elsewhere ---- */
 

@@ -113,17 +113,6 @@ aoticache_status aoticache_statement_verify_bytes(const uint8_t *bytes, size_t s
     return aoticache_ed25519_verify(key->bytes, bytes, size, signature->bytes, ret_error);
 }
 
-aoticache_status aoticache_statement_verify(const aoticache_statement *statement, const aoticache_public_key *key,
-                                            const aoticache_signature *signature, aoticache_error *ret_error)
-{
-    cleanup_free uint8_t *bytes = NULL;
-    size_t size = 0;
-    aoticache_status status = aoticache_statement_encode(statement, &bytes, &size, ret_error);
-    if (status == AOTICACHE_OK && (key == NULL || signature == NULL))
-        return AOTICACHE_REFUSE_NULL(ret_error, key, signature);
-    return status == AOTICACHE_OK ? aoticache_statement_verify_bytes(bytes, size, key, signature, ret_error) : status;
-}
-
 aoticache_statement aoticache_statement_of_manifest(const aoticache_digest *digest, const aoticache_manifest *manifest)
 {
     aoticache_statement statement = AOTICACHE_STATEMENT_INIT;

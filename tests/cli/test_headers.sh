@@ -79,4 +79,5 @@ try 'compiled as C++' 0 g++ -std=c++11 "${strict[@]}" "$work/all.cpp" -o "$work/
 holds 'initializers are the same in C and C++' cmp "$work/c.txt" "$work/cpp.txt"
 # A new message is written next to its neighbours; scripts/list-messages says how to add it.
 try 'the messages are those of tests/messages.txt' 0 scripts/list-messages --check
+try 'nothing is visible to other files without a user' 0 scripts/check-unused "$BUILD"
 finish

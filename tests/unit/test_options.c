@@ -197,8 +197,6 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_statement_encode(given, NULL, NULL, &error))                                                           \
     X(aoticache_statement_sign, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                         \
       aoticache_statement_sign(given, NULL, NULL, &error))                                                             \
-    X(aoticache_statement_verify, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                       \
-      aoticache_statement_verify(given, NULL, NULL, &error))                                                           \
     X(aoticache_cache_check_statement, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                  \
       aoticache_cache_check_statement(NULL, given, NULL, NULL, NULL, &error))                                          \
     X(aoticache_cache_decide, aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT,                                       \

@@ -10,6 +10,7 @@
 #include "cache/remote/remote.h"
 #include "cache/stats/statistics.h"
 #include "cache/transfer/transfer.h"
+#include "cache/trust/internal.h"
 #include "cache_fixture.h"
 
 static char other_path[4200], keys_path[4200];
@@ -495,47 +496,38 @@ Test(trust_transfer, decision_has_a_reason_for_each_refusal)
 }
 
 /* Acts as a remote: passes the statement and the signatures of an entry to another cache, which decides. */
-struct told {
-    aoticache_statement statement;
-    char producer[64];
-};
-
-static void note_statement(void *user, const aoticache_statement *statement)
-{
-    struct told *told = user;
-    told->statement = *statement;
-    snprintf(told->producer, sizeof told->producer, "%s", statement->producer);
-    cr_assert_null(statement->guard);
-    told->statement.producer = told->producer;
-}
-
 Test(trust_transfer, statement_and_signatures_of_an_entry_are_enough_to_decide_elsewhere)
 {
-    struct told told;
+    aoticache_manifest *manifest = NULL;
+    aoticache_signature_list list = {.count = 0};
+    uint64_t bytes;
     if (ann == NULL)
         cr_skip_test("no libcrypto");
     aoticache_cache *cache = fixture_open(), *other = open_other(ann_text, NULL);
     fixture_put(cache, 1, "library one");
     const aoticache_digest artifact = artifact_of(cache, 1), unknown = {.bytes = {1}};
     const aoticache_key key = fixture_key(1);
-    cr_assert_eq(aoticache_cache_read_statement(cache, &unknown, note_statement, &told, NULL), AOTICACHE_NOT_FOUND);
     cr_assert_eq(aoticache_cache_sign(cache, &unknown, ann, NULL), AOTICACHE_NOT_FOUND);
-    cr_assert_eq(aoticache_cache_read_statement(cache, &artifact, note_statement, &told, NULL), AOTICACHE_OK);
-    cr_assert(aoticache_digest_equal(&told.statement.key, &key));
-    cr_assert(aoticache_digest_equal(&told.statement.artifact, &artifact));
-    cr_assert_str_eq(told.producer, "test");
+    cr_assert_eq(aoticache_cache_load_manifest(cache->directory, &artifact, &manifest, &bytes, NULL), AOTICACHE_OK);
+    aoticache_statement statement = aoticache_statement_of_manifest(&artifact, manifest);
+    cr_assert(aoticache_digest_equal(&statement.key, &key));
+    cr_assert(aoticache_digest_equal(&statement.artifact, &artifact));
+    cr_assert_str_eq(statement.producer, "test");
+    cr_assert_null(statement.guard);
     cr_assert_eq(aoticache_cache_sign(cache, &artifact, ann, NULL), AOTICACHE_OK);
     char *text = signatures_of(cache, &artifact);
-    cr_assert_eq(decide(other, &told.statement, text, &key).reason, AOTICACHE_TRUST_SIGNED);
-    told.statement.created_ns++;
-    cr_assert_eq(decide(other, &told.statement, text, &key).reason, AOTICACHE_TRUST_WRONG_SIGNATURE);
+    cr_assert_eq(decide(other, &statement, text, &key).reason, AOTICACHE_TRUST_SIGNED);
+    statement.created_ns++;
+    cr_assert_eq(decide(other, &statement, text, &key).reason, AOTICACHE_TRUST_WRONG_SIGNATURE);
     /* Signatures may be stored before their entry, and wrong text changes nothing. */
-    cr_assert_eq(aoticache_cache_add_signatures(other, &artifact, text, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_add_signatures(other, &artifact, "ann:x\n", NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_signature_list_parse(text, &list, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_signature_file_add(other->directory, &artifact, &list, true, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_signature_list_parse("ann:x\n", &list, NULL), AOTICACHE_INVALID);
     char *again = signatures_of(other, &artifact);
     cr_assert_str_eq(again, text);
     free(again);
     free(text);
+    aoticache_manifest_free(manifest);
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
 }
