@@ -11,7 +11,7 @@ compiled() { grep -o '"compiles": [0-9]*' "$out"; }
 # trouble_of NAME SERVER: the server has all kernels except one of each machine. Only a restart may cost more compiles.
 trouble_of() {
     local there=(--there --new 1 --processes 2 --kernels 8 --delay 0.06)
-    trial "$1 that is full, then refuses writes, then has another secret" --server "$2" "${there[@]}" --every 0.7 --trouble full,refuse,secret
+    trial "$1 that is full, then refuses writes, then has another secret" --server "$2" "${there[@]}" --delay 0.1 --every 0.7 --trouble full,refuse,secret
     is "$1: no compile is due to that" '"compiles": 4' "$(compiled)"
     trial "$1, which has all kernels, is started anew" --server "$2" "${there[@]}" --compile 2 --every 3 --trouble restart
     trial "$1 is started anew, and requests may take longer than that" --server "$2" "${there[@]}" --delay 0.25 --after 4 --timeout 10 \
