@@ -6,7 +6,7 @@
 
 #include <sys/wait.h>
 
-TestSuite(memos, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
+TestSuite(file_facts, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
 
 /* Makes an index that an earlier process has queried twice. */
 static void make_asked(void)
@@ -30,7 +30,7 @@ static void make_fact(void)
     aoticache_index_close(index);
 }
 
-Test(memos, memos_stay_when_the_index_changes)
+Test(file_facts, they_stay_when_the_index_changes)
 {
     make_fact();
     aoticache_index *index = fixture_must_open();
@@ -57,7 +57,7 @@ Test(memos, memos_stay_when_the_index_changes)
     aoticache_index_close(index);
 }
 
-Test(memos, a_memo_is_replaced_by_the_next_one_and_others_stay)
+Test(file_facts, one_is_replaced_by_the_next_one_and_others_stay)
 {
     static const char *const texts[] = {"another of the size", "longer than what was found out", "short"};
     uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES];
@@ -85,7 +85,7 @@ Test(memos, a_memo_is_replaced_by_the_next_one_and_others_stay)
     }
 }
 
-Test(memos, a_memo_may_be_as_large_as_is_said)
+Test(file_facts, one_may_be_as_large_as_the_limit)
 {
     static uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES + 1], found[sizeof bytes];
     size_t size = 0;
@@ -102,7 +102,7 @@ Test(memos, a_memo_may_be_as_large_as_is_said)
     aoticache_index_close(index);
 }
 
-Test(memos, memos_are_noted_in_a_forked_child_too)
+Test(file_facts, a_forked_child_notes_them_too)
 {
     make_fact();
     aoticache_index *index = fixture_must_open();
@@ -117,7 +117,7 @@ Test(memos, memos_are_noted_in_a_forked_child_too)
     aoticache_index_close(index);
 }
 
-Test(memos, memos_of_another_start_of_the_machine_or_other_tables_are_not_believed)
+Test(file_facts, those_of_another_boot_or_other_tables_are_not_trusted)
 {
     static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES];
     enum { VERSION_AT = 16, BOOT_AT = 24 };

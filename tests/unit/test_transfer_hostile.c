@@ -453,7 +453,7 @@ static void ring(int number)
 }
 
 /* Continues until the alarm; sets errno as a progress bar does that checks for a terminal. */
-static bool goes_on_until_it_rings(void *user, uint64_t done, uint64_t all)
+static bool continues_until_the_alarm(void *user, uint64_t done, uint64_t all)
 {
     (void)user, (void)done, (void)all;
     errno = ENOTTY;
@@ -470,7 +470,7 @@ Test(transfer_hostile, interrupted_waiting_for_a_pipe_says_so, .timeout = 30)
     const struct sigaction action = {.sa_handler = ring}; /* without SA_RESTART */
     cr_assert_eq(pipe(ends), 0);
     sigaction(SIGALRM, &action, NULL);
-    options.progress = goes_on_until_it_rings;
+    options.progress = continues_until_the_alarm;
     aoticache_cache *cache = open_target();
     setitimer(ITIMER_REAL, &soon, NULL);
     aoticache_status status = aoticache_cache_import(cache, ends[0], &options, &report, &error);
@@ -498,7 +498,7 @@ Test(transfer_hostile, export_interrupted_at_a_full_pipe_says_so, .timeout = 30)
     noise[(1 << 20) - 1] = '\0';
     cr_assert_eq(pipe(ends), 0);
     sigaction(SIGALRM, &action, NULL);
-    options.progress = goes_on_until_it_rings;
+    options.progress = continues_until_the_alarm;
     aoticache_cache *cache = open_target();
     fixture_put(cache, 1, noise);
     free(noise);

@@ -33,7 +33,7 @@ static void free_question(struct question *question)
 }
 
 /* Returns whether an abandoned lookup is still in progress. */
-static bool goes_on_still(void)
+static bool is_still_running(void)
 {
     pthread_mutex_lock(&mutex);
     if (left_by != getpid())
@@ -99,7 +99,7 @@ aoticache_status resolve(const char *host, uint32_t timeout_ms, resolved_address
         *ret_count = 1;
         return AOTICACHE_OK;
     }
-    if (goes_on_still())
+    if (is_still_running())
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the name server still does not respond");
     struct question *question = make_question(host);
     if (question == NULL)
