@@ -81,13 +81,14 @@ works() {
     [ -z "${SHOW:-}" ] || cut -c 1-250 "$out"
 }
 # fails_with WHAT PATTERN: checks that something failed in that work, and each failure's line matches the pattern.
+# A process on a busy machine may also have waited too long for another one.
 fails_with() {
     if [ "$seconds" -le 1 ] && ! grep -q '^failure' "$work/$name.work"; then
         skip "$name: $1: something fails" 'a second was not enough to come to its limit'
     else
         holds "$name: $1: something fails" grep -q '^failure' "$work/$name.work"
     fi
-    is "$name: $1: each message says so" '' "$(grep '^failure' "$work/$name.work" | grep -vE -- "$2" | cut -c 1-300 | head -n 5)"
+    is "$name: $1: each message says so" '' "$(grep '^failure' "$work/$name.work" | grep -vE -- "$2|is locked by another process|database is locked" | cut -c 1-300 | head -n 5)"
 }
 fails_with_nothing() { is "$name: nothing fails" '' "$(grep '^failure' "$work/$name.work" | grep -v LOCKED | cut -c 1-300 | head -n 5)"; }
 # is_well WHAT [place_work's options]: checks that all entries are there, and all operations work.
