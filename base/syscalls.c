@@ -82,13 +82,19 @@ static off_t find_write_offset(int fd)
     return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) ? found.st_size : -1;
 }
 
-int aoticache_syscall_ask_limit(int fd, uint64_t size)
+/* Returns 0 if a file may have this size, or -1 with errno EFBIG. */
+static int ask_size(uint64_t size)
 {
-    const off_t begin = find_write_offset(fd);
-    if (begin < 0 || aoticache_syscall_is_within_limit((uint64_t)begin + size))
+    if (aoticache_syscall_is_within_limit(size))
         return 0;
     errno = EFBIG;
     return -1;
+}
+
+int aoticache_syscall_ask_limit(int fd, uint64_t size)
+{
+    const off_t begin = find_write_offset(fd);
+    return begin < 0 ? 0 : ask_size((uint64_t)begin + size);
 }
 
 int aoticache_syscall_write(int fd, const void *bytes, size_t size)
@@ -108,18 +114,9 @@ int aoticache_syscall_write(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-/* Whether a file may have this size; sets errno if not. */
-static bool fits(off_t size)
-{
-    if (size < 0 || aoticache_syscall_is_within_limit((uint64_t)size))
-        return true;
-    errno = EFBIG;
-    return false;
-}
-
 int aoticache_syscall_ftruncate(int fd, off_t size)
 {
-    if (!fits(size))
+    if (size >= 0 && ask_size((uint64_t)size) != 0)
         return -1;
     HOOKED("ftruncate", NULL, ftruncate(fd, size));
 }
@@ -127,7 +124,7 @@ int aoticache_syscall_ftruncate(int fd, off_t size)
 int aoticache_syscall_allocate(int fd, off_t size)
 {
     int error;
-    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0 || !fits(size))
+    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0 || (size >= 0 && ask_size((uint64_t)size) != 0))
         return -1;
     do
         error = posix_fallocate(fd, 0, size);

@@ -85,7 +85,7 @@ typedef struct aoticache_config_info {
     const aoticache_config_file *files; /* in order of precedence */
     size_t file_count;
     /* The user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration,
-     * whether or not that is read; "" if there is no home, or the program runs with another's rights. */
+     * whether or not that is read; "" if HOME is unknown, or if the program runs with the rights of another user. */
     const char *key_directory;
 } aoticache_config_info;
 

@@ -72,11 +72,10 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
 {
     uint64_t done = 0;
     while (done < bytes && !merge->cannot_copy_range) {
-        uint64_t left = bytes - done;
+        const uint64_t left = bytes - done, piece = left < COPY_BYTES ? left : COPY_BYTES;
         ssize_t copied = -1;
-        if (aoticache_syscall_hook_ask("write", NULL) == 0 &&
-            aoticache_syscall_ask_limit(to, left < COPY_BYTES ? left : COPY_BYTES) == 0)
-            copied = copy_file_range(from, NULL, to, NULL, (size_t)(left < COPY_BYTES ? left : COPY_BYTES), 0);
+        if (aoticache_syscall_hook_ask("write", NULL) == 0 && aoticache_syscall_ask_limit(to, piece) == 0)
+            copied = copy_file_range(from, NULL, to, NULL, (size_t)piece, 0);
         if (copied < 0 && errno == EINTR)
             continue;
         if (copied == 0)

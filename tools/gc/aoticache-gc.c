@@ -167,9 +167,9 @@ static const aoticache_cli_program gc_program = {
                "both places; 'aoticache rm --all' removes everything.\n"
                "If the clock has jumped by a week or more, and nearly all entries would be too old for that\n"
                "reason alone, nothing is removed for its age and the exit code is 1. --trust-clock asserts that\n"
-               "the clock is right. If another collector is running, nothing is done and the exit code is 0,\n"
-               "as if there is no cache yet in the default directory. A directory that --cache-dir, AOTICACHE_DIR or\n"
-               "the configuration names must exist; otherwise the exit code is 7.\n"
+               "the clock is right. If another collector is running, or the default directory has no cache yet,\n"
+               "nothing is done and the exit code is 0. A directory that --cache-dir, AOTICACHE_DIR or the\n"
+               "configuration names must exist; otherwise the exit code is 7.\n"
                "Run by root, aoticache-gc first becomes the user who owns the cache.\n"
                "SIGINT and SIGTERM end it between two batches; the entries removed so far stay removed, and the\n"
                "exit code is 0. --verbose lists the removed entries.",

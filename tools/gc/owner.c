@@ -100,8 +100,8 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
     if (found.st_uid == 0) {
         if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
             aoticache_cli_note(&gc->cli,
-                               "%s belongs to root, but others may write to it: change its owner to a user "
-                               "who has nothing else (chown), so that root does not read what they write",
+                               "%s belongs to root, but others may write to it: change its owner (chown) to a "
+                               "user that owns nothing else, so that root does not read files that others wrote",
                                directory);
         return AOTICACHE_CLI_EXIT_OK;
     }
