@@ -1,16 +1,16 @@
 /*
  * place_work: uses a cache in the trial of unusual environments, and checks afterwards that all entries are there.
  *
- *   place_work STATE work CACHE SECONDS [processes=8] [threads=1] [kill=1] [jump=1] [bus=1]
+ *   place_work STATE work CACHE SECONDS [processes=8] [threads=1] [wait=2] [kill=1] [jump=1] [bus=1]
  *   place_work STATE check CACHE [quarantine=1]
  *   place_work STATE read CACHE [part=1]
  *
  * STATE is a file on a sound file system. It records which entries were reported as stored; the sources of the entries are next
  * to it. `work` runs processes with threads that put, look up, get or compile, remove, collect, verify, list, flush and open
  * again. Any of these may fail, for the file system may be full or failing; failures are counted and printed, a line for each
- * kind: "failure STATUS ACTION COUNT MESSAGE", "log COUNT MESSAGE". `kill`: from time to time a process is killed and replaced.
- * `jump`: their clock jumps by years, in both directions. `bus`: they may die of SIGBUS. If bytes differ from those of the
- * entry, the trial ends immediately.
+ * kind: "failure STATUS ACTION COUNT MESSAGE", "log COUNT MESSAGE". `wait`: seconds to wait for locks. `kill`: from time to
+ * time a process is killed and replaced. `jump`: their clock jumps by years, in both directions. `bus`: they may die of
+ * SIGBUS. If bytes differ from those of the entry, the trial ends immediately.
  *
  * `check` runs after the environment is restored: each entry that was reported as stored is found with its bytes, nothing is
  * damaged, missing or unreadable, nothing was quarantined (quarantine: except an index), and all operations succeed. `read` only
@@ -81,6 +81,7 @@ static struct state {
 static char sources[600];
 static const char *directory;
 static bool is_jumping, may_fault;
+static uint32_t lock_timeout_ms;
 static long faults;
 static uint64_t end_ns;
 
@@ -366,7 +367,7 @@ static aoticache_cache *try_to_open(aoticache_error *error)
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_cache *cache = NULL;
     options.directory = directory;
-    options.lock_timeout_ms = 2000;
+    options.lock_timeout_ms = lock_timeout_ms;
     options.failure_ttl_seconds = 0;
     options.logger.log = log_line;
     return aoticache_cache_open(&options, &cache, error) == AOTICACHE_OK ? cache : NULL;
@@ -626,6 +627,7 @@ int main(int argc, char **argv)
         if (argc < 5 || processes > MAX_PROCESSES || threads > MAX_THREADS)
             fail("arguments", "SECONDS, and not too many");
         may_fault = number_of(argc, argv, "bus", 0) != 0;
+        lock_timeout_ms = 1000 * (uint32_t)number_of(argc, argv, "wait", 2);
         is_jumping = number_of(argc, argv, "jump", 0) != 0;
         memset(state->seen, 0, sizeof state->seen);
         end_ns = aoticache_monotonic_ns() + (uint64_t)(strtod(argv[4], NULL) * 1e9);

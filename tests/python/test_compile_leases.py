@@ -283,7 +283,7 @@ def test_ranks_do_not_wait_for_each_other():
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(2)]
     said = [process.communicate(timeout=300)[0] for process in processes]
     assert all("done" in one for one in said), said
-    assert time.monotonic() - begun < 2 * TOO_LONG
+    assert time.monotonic() - begun < TOO_LONG
 
 
 def test_leases_by_themselves():
