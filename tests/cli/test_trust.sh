@@ -91,7 +91,7 @@ try 'the entries are there' 0 aoticache ls --json
 member 'all of them' entries.0.op aten::abs
 says_nothing 'and nothing more is said'
 try 'root hears that the directory should not be his' 0 aoticache-gc
-says 'and what to do' "$shared belongs to root, but others may write to it: change its owner to a user"
+says 'and what to do' "$shared belongs to root, but others may write to it: change its owner .chown. to a user that owns nothing else"
 forge "$shared/index.sqlite3" "$work/victim"
 chown 10001:$group "$shared/index.sqlite3-journal"
 try 'another member is not made to delete either' 0 as 10002 aoticache ls
