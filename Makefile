@@ -141,7 +141,7 @@ START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*
               $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
               $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
-              $(patsubst %,cache/store/%.c,ancestors artifact directory entry folder object recovery) \
+              $(patsubst %,cache/store/%.c,ancestors artifact directory entry directory object recovery) \
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_lock runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
 START_OBJ  := $(call objects,$(START_SRC))
@@ -647,7 +647,7 @@ help:
 	@echo '  deps       install what make test needs (CI=1: what all tests need), nothing else;  format: put the C code in the form of .clang-format'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
 	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
-	@echo '  image-rootfs  a folder with the tool and its libraries alone, ROOTFS=FOLDER, PACKAGES="model.pt2" in its cache'
+	@echo '  image-rootfs  a directory with the tool and its libraries alone, ROOTFS=DIRECTORY, PACKAGES="model.pt2" in its cache'
 	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
 	@echo '  check-quickstart  make demo, make test and the tutorials in fresh systems, timed, USERS="demo author", RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'

@@ -154,10 +154,10 @@ void aoticache_syscall_hand_over(int fd, uid_t owner, gid_t group, mode_t mode)
     struct stat made;
     if (fd < 0 || (mode == 0 && !is_for_owner) || fstat(fd, &made) != 0)
         return;
-    const bool is_folder = S_ISDIR(made.st_mode), is_file = S_ISREG(made.st_mode) && made.st_nlink == 1;
-    if (is_for_owner && made.st_uid == 0 && (is_folder || (is_file && made.st_size == 0)))
+    const bool is_directory = S_ISDIR(made.st_mode), is_file = S_ISREG(made.st_mode) && made.st_nlink == 1;
+    if (is_for_owner && made.st_uid == 0 && (is_directory || (is_file && made.st_size == 0)))
         (void)change_owner(fd, owner, group);
-    if (mode != 0 && (is_folder || is_file))
+    if (mode != 0 && (is_directory || is_file))
         (void)aoticache_syscall_fchmod(fd, mode);
 }
 

@@ -43,11 +43,11 @@ aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const ao
 
 /* Returns whether a process holds a file of the directory. Hard links share the objects' inodes and therefore their in-use
  * locks. */
-static bool has_held_file(DIR *folder)
+static bool has_held_file(DIR *directory)
 {
-    rewinddir(folder);
-    for (const char *name; (name = aoticache_listing_next(folder)) != NULL;) {
-        cleanup_fd int fd = openat(dirfd(folder), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rewinddir(directory);
+    for (const char *name; (name = aoticache_listing_next(directory)) != NULL;) {
+        cleanup_fd int fd = openat(dirfd(directory), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
             return true; /* or that cannot be determined */
     }
@@ -59,11 +59,12 @@ bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_d
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     cleanup_fd int artifacts = -1;
     aoticache_digest_to_hex(artifact, hex);
-    if (aoticache_directory_open_folder(cache->directory, AOTICACHE_ARTIFACTS, false, &artifacts, NULL) != AOTICACHE_OK)
+    if (aoticache_directory_open_subdirectory(cache->directory, AOTICACHE_ARTIFACTS, false, &artifacts, NULL) !=
+        AOTICACHE_OK)
         return false;
-    cleanup_dir DIR *folder =
+    cleanup_dir DIR *subdirectory =
         aoticache_listing_open(openat(artifacts, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    return folder != NULL && !has_held_file(folder) && aoticache_directory_remove_tree(artifacts, hex) == 0;
+    return subdirectory != NULL && !has_held_file(subdirectory) && aoticache_directory_remove_tree(artifacts, hex) == 0;
 }
 
 /* The objects of a key's entries, which are removed after the entries. */

@@ -39,7 +39,7 @@ typedef struct aoticache_hook_options {
         *environment; /* "NAME=VALUE", NULL-terminated: all variables of the program; NULL: the host's environment */
     uint32_t workers; /* worker: maximum number of worker processes, started on demand; 0: 1 */
     /* C: directories of sources, at most 16, NULL-terminated; searched in this order, then `kernels` */
-    const char *const *kernel_folders;
+    const char *const *kernel_directories;
 } aoticache_hook_options;
 
 #define AOTICACHE_HOOK_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_hook_options)
@@ -70,7 +70,7 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
 /*
  * Creates a hook that compiles kernels written in C, each for one combination of dtype, sizes and strides. Needs no Python.
  * program: NULL for $AOTICACHE_CC, otherwise cc. To add your own kernels to the bundled ones, name their directories in
- * kernel_folders and leave `kernels` NULL; the first directory that has a source for the operator is used. An operator
+ * kernel_directories and leave `kernels` NULL; the first directory that has a source for the operator is used. An operator
  * without a source is UNSUPPORTED, and aoticache_hook_set_environment() reports it already.
  * Returns: OK, NOT_FOUND (no compiler, no directory of kernels), UNSUPPORTED (cpu_features for which the compiler has no
  * option), DENIED, INVALID, NO_MEMORY, IO.

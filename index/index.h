@@ -31,7 +31,7 @@ typedef struct aoticache_index_options {
     bool is_group_shared;     /* new files have mode 0660, for the group of their directory */
     /* The directory of `path`, if the caller has opened and checked it: then `path`, except its last component, is only for
      * messages. Borrowed for the call. NULL: it is opened by its name. */
-    const int *folder_fd;
+    const int *directory_fd;
 } aoticache_index_options;
 
 /*

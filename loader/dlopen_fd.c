@@ -69,7 +69,7 @@ static aoticache_status report_dlerror(const char *path, aoticache_error *ret_er
 
 /* ---- without /proc ---- */
 
-#define FOLDER_PATTERN "aoticache-load-XXXXXX"
+#define DIRECTORY_PATTERN "aoticache-load-XXXXXX"
 #define COPY_NAME "/library.so"
 
 static bool has_proc(void)
@@ -104,14 +104,14 @@ static int copy_to(int fd, const char *path)
 static aoticache_status open_copy(int fd, void **ret_handle, aoticache_error *ret_error)
 {
     const char *temporary = secure_getenv("TMPDIR");
-    char folder[PATH_MAX], path[PATH_MAX + sizeof COPY_NAME];
-    snprintf(folder, sizeof folder - 1, "%.3000s/" FOLDER_PATTERN,
+    char directory[PATH_MAX], path[PATH_MAX + sizeof COPY_NAME];
+    snprintf(directory, sizeof directory - 1, "%.3000s/" DIRECTORY_PATTERN,
              temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
-    if (mkdtemp(folder) == NULL)
+    if (mkdtemp(directory) == NULL)
         return aoticache_error_set_errno(
             ret_error, errno, "/proc is not mounted, and cannot create a directory for a copy of the library (%s)",
-            folder);
-    snprintf(path, sizeof path, "%s" COPY_NAME, folder);
+            directory);
+    snprintf(path, sizeof path, "%s" COPY_NAME, directory);
     const int failed = copy_to(fd, path);
     aoticache_status status = AOTICACHE_OK;
     if (failed != 0)
@@ -120,7 +120,7 @@ static aoticache_status open_copy(int fd, void **ret_handle, aoticache_error *re
     else if ((*ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL)
         status = report_dlerror(path, ret_error);
     unlink(path);
-    rmdir(folder);
+    rmdir(directory);
     return status;
 }
 

@@ -185,10 +185,10 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
 }
 
 /* Returns whether a path is the directory or is below it. */
-static bool is_below(const char *path, size_t length, const char *folder)
+static bool is_below(const char *path, size_t length, const char *directory)
 {
-    const size_t bytes = strlen(folder);
-    return length >= bytes && strncmp(path, folder, bytes) == 0 && (length == bytes || path[bytes] == '/');
+    const size_t bytes = strlen(directory);
+    return length >= bytes && strncmp(path, directory, bytes) == 0 && (length == bytes || path[bytes] == '/');
 }
 
 /*
@@ -211,13 +211,13 @@ static bool is_one_place(const char *path, size_t length)
  * Returns the first directory of a list separated by ':' whose path does not mean the same everywhere; NULL if there is
  * none.
  */
-static const char *find_other_place(const char *folders, size_t *ret_length)
+static const char *find_other_place(const char *directories, size_t *ret_length)
 {
-    for (const char *folder = folders;; folder += *ret_length + 1) {
-        *ret_length = strcspn(folder, ":");
-        if (!is_one_place(folder, *ret_length))
-            return folder;
-        if (folder[*ret_length] == '\0')
+    for (const char *directory = directories;; directory += *ret_length + 1) {
+        *ret_length = strcspn(directory, ":");
+        if (!is_one_place(directory, *ret_length))
+            return directory;
+        if (directory[*ret_length] == '\0')
             return NULL;
     }
 }

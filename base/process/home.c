@@ -22,9 +22,9 @@
 #endif
 
 static const struct {
-    const char *name;   /* name in a build directory, and in callers' requests */
-    const char *folder; /* the same in the installation */
-} installed_folders[] = {
+    const char *name;      /* name in a build directory, and in callers' requests */
+    const char *directory; /* the same in the installation */
+} installed_directories[] = {
     {"lib/", AOTICACHE_PKGLIBDIR "/"}, {"share/", AOTICACHE_DATADIR "/"}, {"include/", AOTICACHE_INCLUDEDIR "/"}};
 
 typedef struct home_search {
@@ -57,7 +57,7 @@ static bool is_in_tree(home_search *search, const char *tree)
 }
 
 /* Finds the directory of the file that contains this function; returns false if the dynamic linker does not know it. */
-static bool folder_of_this_code(char ret_folder[PATH_MAX])
+static bool directory_of_this_code(char ret_directory[PATH_MAX])
 {
     Dl_info info;
     aoticache_fork_guard_enter();
@@ -67,26 +67,26 @@ static bool folder_of_this_code(char ret_folder[PATH_MAX])
         return false;
     /* If a program was started by its bare name, dli_fname is only that name. */
     const char *file = strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe";
-    if (realpath(file, ret_folder) == NULL)
+    if (realpath(file, ret_directory) == NULL)
         return false;
-    char *slash = strrchr(ret_folder, '/');
+    char *slash = strrchr(ret_directory, '/');
     if (slash != NULL)
         *slash = '\0';
     return slash != NULL;
 }
 
-/* Returns the part of `folder` below the prefix, from its leading slash on; NULL if it is outside the prefix. */
-static const char *below_prefix(const char *folder)
+/* Returns the part of `directory` below the prefix, from its leading slash on; NULL if it is outside the prefix. */
+static const char *below_prefix(const char *directory)
 {
     size_t length = strlen(AOTICACHE_PREFIX);
-    return strncmp(folder, AOTICACHE_PREFIX, length) == 0 && folder[length] == '/' ? folder + length : NULL;
+    return strncmp(directory, AOTICACHE_PREFIX, length) == 0 && directory[length] == '/' ? directory + length : NULL;
 }
 
 /* Handles an installation that was moved: its prefix is above the library's own directory. */
-static bool is_in_moved_installation(home_search *search, const char *code, const char *folder, const char *rest)
+static bool is_in_moved_installation(home_search *search, const char *code, const char *directory, const char *rest)
 {
     const char *libraries = below_prefix(AOTICACHE_LIBDIR);
-    const char *middle = below_prefix(folder);
+    const char *middle = below_prefix(directory);
     if (libraries == NULL || middle == NULL)
         return false;
     size_t length = strlen(code), end = strlen(libraries);
@@ -100,12 +100,12 @@ static bool is_in_moved_installation(home_search *search, const char *code, cons
 
 /* Handles a build directory: the parent of the code's directory. It is tried after the installation, which may be next to an
  * older build. */
-static bool is_near_this_code(home_search *search, const char *folder, const char *rest)
+static bool is_near_this_code(home_search *search, const char *directory, const char *rest)
 {
     char code[PATH_MAX];
-    if (!folder_of_this_code(code))
+    if (!directory_of_this_code(code))
         return false;
-    if (folder != NULL && is_in_moved_installation(search, code, folder, rest))
+    if (directory != NULL && is_in_moved_installation(search, code, directory, rest))
         return true;
     char *slash = strrchr(code, '/');
     if (slash == NULL)
@@ -117,11 +117,11 @@ static bool is_near_this_code(home_search *search, const char *folder, const cha
 aoticache_status aoticache_home_find(const char *relative, char *ret_path, aoticache_error *ret_error)
 {
     home_search search = {.relative = relative, .ret_path = ret_path};
-    const char *folder = NULL, *rest = NULL;
-    for (size_t i = 0; i < sizeof installed_folders / sizeof installed_folders[0]; i++) {
-        size_t length = strlen(installed_folders[i].name);
-        if (strncmp(relative, installed_folders[i].name, length) == 0) {
-            folder = installed_folders[i].folder;
+    const char *directory = NULL, *rest = NULL;
+    for (size_t i = 0; i < sizeof installed_directories / sizeof installed_directories[0]; i++) {
+        size_t length = strlen(installed_directories[i].name);
+        if (strncmp(relative, installed_directories[i].name, length) == 0) {
+            directory = installed_directories[i].directory;
             rest = relative + length;
         }
     }
@@ -129,8 +129,8 @@ aoticache_status aoticache_home_find(const char *relative, char *ret_path, aotic
     const char *home = secure_getenv("AOTICACHE_HOME");
     if (home != NULL && home[0] != '\0' && home[0] != '/' && realpath(home, absolute) != NULL)
         home = absolute;
-    if ((home != NULL && home[0] != '\0' && is_in_tree(&search, home)) || is_near_this_code(&search, folder, rest) ||
-        (folder != NULL ? is_in(&search, folder, "", rest) : is_in_tree(&search, AOTICACHE_PREFIX)))
+    if ((home != NULL && home[0] != '\0' && is_in_tree(&search, home)) || is_near_this_code(&search, directory, rest) ||
+        (directory != NULL ? is_in(&search, directory, "", rest) : is_in_tree(&search, AOTICACHE_PREFIX)))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
                                "%s is not in any of %s; set AOTICACHE_HOME to the directory that it is installed in",

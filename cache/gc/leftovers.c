@@ -46,11 +46,11 @@ static bool add_name(struct names *names, const char *name)
     return names->items[names->count] != NULL && names->count++ < SIZE_MAX;
 }
 
-static aoticache_status list_names(int folder_fd, const char *prefix, struct names *ret_names,
+static aoticache_status list_names(int directory_fd, const char *prefix, struct names *ret_names,
                                    aoticache_error *ret_error)
 {
     struct names names = {.items = NULL};
-    cleanup_dir DIR *listing = aoticache_directory_list(folder_fd);
+    cleanup_dir DIR *listing = aoticache_directory_list(directory_fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list a directory of the cache");
     for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
@@ -66,71 +66,72 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
 }
 
 /* Removes the file or directory of this name if it belongs to no live process. Returns true if it is gone. */
-typedef bool (*remove_fn)(aoticache_cache *cache, int folder_fd, const char *name);
+typedef bool (*remove_fn)(aoticache_cache *cache, int directory_fd, const char *name);
 
 /* Removes a temporary file or directory. No put is active while the store is locked exclusively, so a file in tmp/ has no
  * owner; a directory may belong to a compile. */
-static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *name)
+static bool remove_temporary(aoticache_cache *cache, int directory_fd, const char *name)
 {
     (void)cache;
-    cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_fd int fd = openat(directory_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 ? aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0 : errno != ENOTDIR && errno != ELOOP)
         return false; /* or that cannot be determined */
-    return aoticache_directory_remove_tree(folder_fd, name) == 0;
+    return aoticache_directory_remove_tree(directory_fd, name) == 0;
 }
 
-static bool remove_lease(aoticache_cache *cache, int folder_fd, const char *name)
+static bool remove_lease(aoticache_cache *cache, int directory_fd, const char *name)
 {
     (void)cache;
-    cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    cleanup_fd int fd = openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     return fd >= 0 && aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-           aoticache_directory_is_same(folder_fd, name, fd) && aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
+           aoticache_directory_is_same(directory_fd, name, fd) &&
+           aoticache_syscall_unlinkat(directory_fd, name, 0) == 0;
 }
 
-static bool remove_side_files(aoticache_cache *cache, int folder_fd, const char *name)
+static bool remove_side_files(aoticache_cache *cache, int directory_fd, const char *name)
 {
     aoticache_digest artifact;
-    (void)folder_fd;
+    (void)directory_fd;
     return aoticache_digest_from_hex(name, &artifact) == AOTICACHE_OK &&
            aoticache_index_has_object(aoticache_cache_index(cache), &artifact, NULL) == AOTICACHE_NOT_FOUND &&
            aoticache_cache_remove_side_files(cache, &artifact);
 }
 
-static bool remove_signatures(aoticache_cache *cache, int folder_fd, const char *name)
+static bool remove_signatures(aoticache_cache *cache, int directory_fd, const char *name)
 {
     aoticache_digest artifact;
     return aoticache_digest_from_hex(name, &artifact) == AOTICACHE_OK &&
            aoticache_index_has_object(aoticache_cache_index(cache), &artifact, NULL) == AOTICACHE_NOT_FOUND &&
-           aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
+           aoticache_syscall_unlinkat(directory_fd, name, 0) == 0;
 }
 
-static bool remove_format(aoticache_cache *cache, int folder_fd, const char *name)
+static bool remove_format(aoticache_cache *cache, int directory_fd, const char *name)
 {
     (void)cache;
-    return aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
+    return aoticache_syscall_unlinkat(directory_fd, name, 0) == 0;
 }
 
-static aoticache_status remove_names(aoticache_cache *cache, int folder_fd, const struct names *names, remove_fn remove,
-                                     uint64_t *ret_removed, aoticache_error *ret_error)
+static aoticache_status remove_names(aoticache_cache *cache, int directory_fd, const struct names *names,
+                                     remove_fn remove, uint64_t *ret_removed, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < names->count; i += BATCH) {
         aoticache_lock lock = AOTICACHE_LOCK_INIT;
         status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
         for (size_t k = i; status == AOTICACHE_OK && k < names->count && k < i + BATCH; k++)
-            *ret_removed += remove(cache, folder_fd, names->items[k]) ? 1 : 0;
+            *ret_removed += remove(cache, directory_fd, names->items[k]) ? 1 : 0;
         aoticache_lock_release(&lock);
     }
     return status;
 }
 
-static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char *prefix, remove_fn remove,
+static aoticache_status sweep(aoticache_cache *cache, int directory_fd, const char *prefix, remove_fn remove,
                               uint64_t *ret_removed, aoticache_error *ret_error)
 {
     struct names names = {.items = NULL};
-    aoticache_status status = list_names(folder_fd, prefix, &names, ret_error);
+    aoticache_status status = list_names(directory_fd, prefix, &names, ret_error);
     if (status == AOTICACHE_OK)
-        status = remove_names(cache, folder_fd, &names, remove, ret_removed, ret_error);
+        status = remove_names(cache, directory_fd, &names, remove, ret_removed, ret_error);
     free_names(&names);
     return status;
 }
@@ -144,7 +145,7 @@ static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char 
 
 /* Directories whose names are those of manifests, and the position at which the next collection continues in them. */
 struct by_manifest {
-    const char *folder;
+    const char *directory;
     const char *place;
     remove_fn remove;
 };
@@ -174,12 +175,14 @@ static aoticache_status sweep_by_manifest(aoticache_cache *cache, const struct b
 {
     struct names names = {.items = NULL};
     int fd = -1;
-    aoticache_status status = aoticache_directory_open_folder(cache->directory, what->folder, false, &fd, ret_error);
+    aoticache_status status =
+        aoticache_directory_open_subdirectory(cache->directory, what->directory, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = aoticache_listing_open(fd);
     if (listing == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "cannot list %s/%s", cache->directory->path, what->folder);
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s/%s", cache->directory->path,
+                                         what->directory);
     status = list_orphans(aoticache_cache_index(cache), what->place, listing, all, &names, ret_error);
     if (status == AOTICACHE_OK)
         status = remove_names(cache, fd, &names, what->remove, ret_removed, ret_error);
@@ -191,22 +194,22 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
                                                   aoticache_error *ret_error)
 {
     static const struct {
-        const char *folder;
+        const char *name;
         remove_fn remove;
     } places[] = {{AOTICACHE_TMP, remove_temporary}, {AOTICACHE_LEASES, remove_lease}};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        cleanup_fd int folder = -1;
+        cleanup_fd int subdirectory = -1;
         aoticache_status status =
-            aoticache_directory_open_folder(cache->directory, places[i].folder, false, &folder, ret_error);
+            aoticache_directory_open_subdirectory(cache->directory, places[i].name, false, &subdirectory, ret_error);
         if (status == AOTICACHE_OK)
-            status = sweep(cache, folder, "", places[i].remove, ret_removed, ret_error);
+            status = sweep(cache, subdirectory, "", places[i].remove, ret_removed, ret_error);
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return status;
     }
-    static const struct by_manifest folders[] = {{AOTICACHE_ARTIFACTS, "scan_artifacts", remove_side_files},
-                                                 {AOTICACHE_SIGNATURES, "scan_signatures", remove_signatures}};
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        aoticache_status status = sweep_by_manifest(cache, &folders[i], all, ret_removed, ret_error);
+    static const struct by_manifest directories[] = {{AOTICACHE_ARTIFACTS, "scan_artifacts", remove_side_files},
+                                                     {AOTICACHE_SIGNATURES, "scan_signatures", remove_signatures}};
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+        aoticache_status status = sweep_by_manifest(cache, &directories[i], all, ret_removed, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
@@ -305,17 +308,18 @@ static void add_garbage(struct scan *scan, const aoticache_digest *digest)
 }
 
 /* Scans a directory. *ret_next: the position at which to continue. */
-static aoticache_status scan_folder(struct scan *scan, unsigned folder, uint32_t *ret_next, aoticache_error *ret_error)
+static aoticache_status scan_directory(struct scan *scan, unsigned subdirectory, uint32_t *ret_next,
+                                       aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     scan->name_count = 0;
     scan->row_count = scan->row_at = 0;
     scan->rows_end = false;
-    status =
-        aoticache_object_list_folder(scan->collection->cache->directory, (uint8_t)folder, add_object, scan, ret_error);
+    status = aoticache_object_list_directory(scan->collection->cache->directory, (uint8_t)subdirectory, add_object,
+                                             scan, ret_error);
     if (status == AOTICACHE_OK && scan->name_count > 1)
         qsort(scan->names, scan->name_count, sizeof *scan->names, by_digest);
-    *ret_next = (folder + 1) << 8;
+    *ret_next = (subdirectory + 1) << 8;
     for (size_t i = 0; status == AOTICACHE_OK && i < scan->name_count && !scan->is_out_of_memory; i++) {
         bool is_named = true;
         if (i % ROWS == ROWS - 1 && time_is_up(scan)) {
@@ -380,14 +384,14 @@ static aoticache_status remove_or_count_garbage(struct scan *scan, aoticache_err
     return status;
 }
 
-static aoticache_status scan_folders(struct scan *scan, uint32_t *position, aoticache_error *ret_error)
+static aoticache_status scan_directories(struct scan *scan, uint32_t *position, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (unsigned n = 0; status == AOTICACHE_OK && n <= 256; n++) { /* 256 directories, and the rest of the first one */
-        unsigned folder = *position >> 8 & 255;
+        unsigned subdirectory = *position >> 8 & 255;
         scan->from = (uint16_t)*position;
         aoticache_error detail;
-        status = scan_folder(scan, folder, position, &detail);
+        status = scan_directory(scan, subdirectory, position, &detail);
         if (status == AOTICACHE_DENIED) { /* another user's directory: the following ones are still searched */
             aoticache_log(&scan->collection->cache->directory->logger, AOTICACHE_LOG_WARNING,
                           "a collection cannot look for unreferenced files: %s", detail.message);
@@ -420,7 +424,7 @@ aoticache_status aoticache_collection_scan(aoticache_collection *collection, aot
     scan->is_whole = collection->options->scan || totals.objects <= SMALL_STORE;
     scan->begun_ns = aoticache_monotonic_ns();
     uint32_t at = scan->is_whole ? 0 : (uint32_t)position & 0xffff;
-    status = scan_folders(scan, &at, ret_error);
+    status = scan_directories(scan, &at, ret_error);
     if (status == AOTICACHE_OK && !collection->options->dry_run && at != position)
         status = aoticache_index_write_meta(collection->index, POSITION, at, ret_error);
 out:
@@ -446,17 +450,18 @@ static const char *find_time(const char *name, int64_t *ret_ns)
     return dash;
 }
 
-static int64_t quarantined_ns(int folder, const char *name)
+static int64_t quarantined_ns(int directory, const char *name)
 {
     struct stat found;
     int64_t ns;
     if (find_time(name, &ns) != NULL)
         return ns;
-    return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? (int64_t)found.st_ctime * 1000000000 : INT64_MAX;
+    return fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? (int64_t)found.st_ctime * 1000000000
+                                                                      : INT64_MAX;
 }
 
 /* Sets a time in the future to now: otherwise the file would stay until then. */
-static void mend_time(const aoticache_collection *collection, int folder, const char *name)
+static void mend_time(const aoticache_collection *collection, int directory, const char *name)
 {
     char fixed[NAME_MAX + 1];
     int64_t ns;
@@ -464,15 +469,16 @@ static void mend_time(const aoticache_collection *collection, int folder, const 
     int label = dash != NULL ? (int)(dash - name) : 200;
     snprintf(fixed, sizeof fixed, "%.*s-%lld", label, name, (long long)collection->now_ns);
     if (!collection->options->dry_run)
-        aoticache_syscall_renameat(folder, name, folder, fixed);
+        aoticache_syscall_renameat(directory, name, directory, fixed);
 }
 
 void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all)
 {
     uint64_t seconds = collection->options->quarantine_age_seconds;
     int fd = -1;
-    if (seconds == UINT64_MAX || aoticache_directory_open_folder(collection->cache->directory, AOTICACHE_QUARANTINE,
-                                                                 false, &fd, NULL) != AOTICACHE_OK)
+    if (seconds == UINT64_MAX ||
+        aoticache_directory_open_subdirectory(collection->cache->directory, AOTICACHE_QUARANTINE, false, &fd, NULL) !=
+            AOTICACHE_OK)
         return;
     seconds = seconds == 0 ? QUARANTINE_SECONDS : seconds;
     cleanup_dir DIR *listing = aoticache_listing_open(fd);

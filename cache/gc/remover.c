@@ -56,7 +56,7 @@ static bool is_repeated(const struct chunk *chunk, size_t at)
     return at > 0 && this[-1].kind == this->kind && aoticache_digest_equal(&this[-1].object, &this->object);
 }
 
-static void remove_file(struct chunk *chunk, size_t at, aoticache_object_folder *folder)
+static void remove_file(struct chunk *chunk, size_t at, aoticache_object_directory *subdirectory)
 {
     const aoticache_index_removal *removal = &chunk->removals[at];
     struct outcome *outcome = &chunk->outcomes[at];
@@ -65,10 +65,10 @@ static void remove_file(struct chunk *chunk, size_t at, aoticache_object_folder 
     outcome->status = AOTICACHE_NOT_FOUND;
     if (removal->is_named || is_repeated(chunk, at))
         return;
-    if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
+    if (removal->kind == AOTICACHE_INDEX_REMOVAL_DIRECTORY)
         aoticache_cache_remove_side_files(chunk->cache, &removal->object);
     outcome->status =
-        aoticache_object_remove_next(chunk->cache->directory, folder, &removal->object,
+        aoticache_object_remove_next(chunk->cache->directory, subdirectory, &removal->object,
                                      removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &outcome->bytes, &error);
     if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND ||
         outcome->status == AOTICACHE_LOCKED)
@@ -90,7 +90,7 @@ static uint64_t clock_ns(clockid_t clock)
 static void remove_from_chunk(void *argument)
 {
     struct chunk *chunk = argument;
-    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
+    aoticache_object_directory directory = AOTICACHE_OBJECT_DIRECTORY_INIT;
     const uint64_t begun = clock_ns(CLOCK_MONOTONIC), worked = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     bool has_first = false;
     do {
@@ -98,10 +98,10 @@ static void remove_from_chunk(void *argument)
         if (at >= chunk->count)
             break;
         has_first |= at == 0;
-        remove_file(chunk, at, &folder);
+        remove_file(chunk, at, &directory);
     } while (aoticache_monotonic_ns() <= chunk->end_ns);
-    if (folder.fd >= 0)
-        close(folder.fd);
+    if (directory.fd >= 0)
+        close(directory.fd);
     if (has_first)
         chunk->is_disk_bound = clock_ns(CLOCK_MONOTONIC) - begun > 2 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked);
 }
@@ -226,7 +226,7 @@ static aoticache_status remove_stretch(aoticache_remover *remover, size_t *at, a
     return status;
 }
 
-static int by_folder(const void *a, const void *b)
+static int by_directory(const void *a, const void *b)
 {
     const aoticache_index_removal *x = a, *y = b;
     const int order = is_file(x) - is_file(y), by_name = memcmp(&x->object, &y->object, sizeof x->object);
@@ -239,7 +239,7 @@ static aoticache_status remove_list(aoticache_remover *remover, aoticache_collec
 {
     size_t at = 0;
     aoticache_status status = AOTICACHE_OK;
-    qsort(remover->removals, remover->count, sizeof *remover->removals, by_folder);
+    qsort(remover->removals, remover->count, sizeof *remover->removals, by_directory);
     while (status == AOTICACHE_OK && at < remover->count) {
         status = remove_stretch(remover, &at, ret_error);
         if (polled != NULL && at < remover->count && !aoticache_collection_poll(polled))

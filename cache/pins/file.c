@@ -222,22 +222,22 @@ static aoticache_status write_temporaries(aoticache_directory *directory, int tm
 }
 
 /* Renames the temporary file to the final name, or removes the file. */
-static aoticache_status replace_file(int tmp_fd, int folder_fd, const aoticache_pin_state *state, char *temporary,
+static aoticache_status replace_file(int tmp_fd, int directory_fd, const aoticache_pin_state *state, char *temporary,
                                      aoticache_error *ret_error)
 {
     char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     aoticache_digest_to_hex(&state->key, name);
     if (temporary[0] == '\0')
-        return aoticache_syscall_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
+        return aoticache_syscall_unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT
                    ? AOTICACHE_OK
                    : aoticache_error_set_errno(ret_error, errno, "cannot remove the pins of %s", name);
-    if (aoticache_syscall_renameat(tmp_fd, temporary, folder_fd, name) != 0)
+    if (aoticache_syscall_renameat(tmp_fd, temporary, directory_fd, name) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot write the pins of %s", name);
     temporary[0] = '\0';
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
+aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int directory_fd,
                                            const aoticache_pin_state *const *states, size_t count,
                                            aoticache_error *ret_error)
 {
@@ -245,15 +245,15 @@ aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int f
     cleanup_free temporary_name *temporaries = calloc(count, sizeof *temporaries);
     if (temporaries == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for pins");
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
     if (status == AOTICACHE_OK)
         status = write_temporaries(directory, tmp_fd, states, temporaries, count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
-        status = replace_file(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
+        status = replace_file(tmp_fd, directory_fd, states[i], temporaries[i], ret_error);
     for (size_t i = 0; tmp_fd >= 0 && i < count; i++)
         if (temporaries[i][0] != '\0')
             aoticache_syscall_unlinkat(tmp_fd, temporaries[i], 0);
-    if (status == AOTICACHE_OK && aoticache_syscall_fsync(folder_fd) != 0)
+    if (status == AOTICACHE_OK && aoticache_syscall_fsync(directory_fd) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot make pins in %s durable", directory->path);
     return status;
 }
@@ -278,7 +278,7 @@ aoticache_status aoticache_pin_states_record(aoticache_index *index, const aotic
 }
 
 /* Loads a file. A file that cannot be used is reported in the log and moved to quarantine/; the others are still loaded. */
-static aoticache_status load_file(aoticache_directory *directory, int folder_fd, const char *name,
+static aoticache_status load_file(aoticache_directory *directory, int directory_fd, const char *name,
                                   aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_key key;
@@ -299,7 +299,7 @@ static aoticache_status load_file(aoticache_directory *directory, int folder_fd,
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
                   "%s; it is moved to " AOTICACHE_QUARANTINE "/; pin or tag the key again", detail.message);
-    status = aoticache_directory_quarantine(directory, folder_fd, name, name, &detail);
+    status = aoticache_directory_quarantine(directory, directory_fd, name, name, &detail);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s", detail.message);
     return AOTICACHE_OK;
@@ -308,15 +308,16 @@ static aoticache_status load_file(aoticache_directory *directory, int folder_fd,
 aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,
                                            aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
+    cleanup_fd int subdirectory = -1;
+    aoticache_status status =
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_PINS, false, &subdirectory, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *listing = aoticache_directory_list(folder);
+    cleanup_dir DIR *listing = aoticache_directory_list(subdirectory);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
     for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
-        status = load_file(directory, folder, name, index, ret_error);
+        status = load_file(directory, subdirectory, name, index, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }

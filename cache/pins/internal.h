@@ -32,7 +32,7 @@ aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const a
  * Replaces each file atomically, or removes it if the state is empty; durable on OK. On failure some may have been replaced.
  * Returns: OK, IO, DENIED, NO_MEMORY.
  */
-aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
+aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int directory_fd,
                                            const aoticache_pin_state *const *states, size_t count,
                                            aoticache_error *ret_error);
 

@@ -83,8 +83,9 @@ static aoticache_status read_recorded(aoticache_index *index, const aoticache_ke
 
 /* Reads the state before the change; `recorded` is that of the index. If the file is damaged, it is quarantined and the
  * index is used. */
-static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_pin_state *recorded,
-                                   aoticache_pin_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
+static aoticache_status read_state(aoticache_directory *directory, int subdirectory,
+                                   const aoticache_pin_state *recorded, aoticache_pin_state *ret_state,
+                                   bool *ret_damaged, aoticache_error *ret_error)
 {
     char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     aoticache_error detail = {.message = ""};
@@ -101,7 +102,7 @@ static aoticache_status read_state(aoticache_directory *directory, int folder, c
                   "%s; it is moved to " AOTICACHE_QUARANTINE "/ and rewritten from the index", detail.message);
     aoticache_digest_to_hex(&recorded->key, name);
     *ret_state = *recorded;
-    status = aoticache_directory_quarantine(directory, folder, name, name, ret_error);
+    status = aoticache_directory_quarantine(directory, subdirectory, name, name, ret_error);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
@@ -116,7 +117,7 @@ static bool is_same_state(const aoticache_pin_state *a, const aoticache_pin_stat
 }
 
 /* Reads one key and adds it to the batch, unless it needs no change. */
-static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int folder,
+static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int subdirectory,
                                     const struct change *change, size_t at, struct batch *batch,
                                     aoticache_error *ret_error)
 {
@@ -124,7 +125,7 @@ static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *ind
     bool was_damaged = false;
     aoticache_status status = read_recorded(index, &change->keys[at], &recorded, ret_error);
     if (status == AOTICACHE_OK)
-        status = read_state(cache->directory, folder, &recorded, &before, &was_damaged, ret_error);
+        status = read_state(cache->directory, subdirectory, &recorded, &before, &was_damaged, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *after = before;
@@ -137,7 +138,7 @@ static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *ind
 }
 
 /* Call this with both locks held. If one key cannot be changed, none of its batch is. */
-static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
+static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int subdirectory,
                                       const struct change *change, aoticache_error *ret_error)
 {
     cleanup_free aoticache_pin_state *after = calloc(change->count, sizeof *after);
@@ -147,9 +148,10 @@ static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *i
     struct batch batch = {.after = after, .to_write = lists, .to_record = lists + change->count};
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < change->count; i++)
-        status = prepare_key(cache, index, folder, change, i, &batch, ret_error);
+        status = prepare_key(cache, index, subdirectory, change, i, &batch, ret_error);
     if (status == AOTICACHE_OK && batch.write_count > 0)
-        status = aoticache_pin_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
+        status =
+            aoticache_pin_files_write(cache->directory, subdirectory, batch.to_write, batch.write_count, ret_error);
     if (status == AOTICACHE_OK && batch.record_count > 0)
         status = aoticache_pin_states_record(index, batch.to_record, batch.record_count, ret_error);
     return status;
@@ -161,22 +163,22 @@ static aoticache_status try_change(aoticache_cache *cache, aoticache_index *inde
 {
     aoticache_directory *directory = cache->directory;
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     aoticache_status status = aoticache_lock_store(directory, false, &lock, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *ret_stale = index == NULL || !aoticache_cache_index_is_current(cache);
     if (*ret_stale)
         goto out;
-    status = aoticache_directory_open_folder(directory, AOTICACHE_PINS, true, &folder, ret_error);
+    status = aoticache_directory_open_subdirectory(directory, AOTICACHE_PINS, true, &subdirectory, ret_error);
     if (status != AOTICACHE_OK)
         goto out;
-    status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
+    status = aoticache_lock_acquire(subdirectory, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status, "timed out after %u ms: another process is changing %s/%s",
                             (unsigned)directory->lock_timeout_ms, directory->path, AOTICACHE_PINS);
     if (status == AOTICACHE_OK)
-        status = change_locked(cache, index, folder, change, ret_error);
+        status = change_locked(cache, index, subdirectory, change, ret_error);
 out:
     aoticache_lock_release(&lock);
     return status;

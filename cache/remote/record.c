@@ -24,11 +24,12 @@
 
 /* ---- names ---- */
 
-static void print_name(const char *folder, const aoticache_digest *digest, char ret_name[AOTICACHE_REMOTE_NAME_BYTES])
+static void print_name(const char *directory, const aoticache_digest *digest,
+                       char ret_name[AOTICACHE_REMOTE_NAME_BYTES])
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    snprintf(ret_name, AOTICACHE_REMOTE_NAME_BYTES, "%s/%s", folder, hex);
+    snprintf(ret_name, AOTICACHE_REMOTE_NAME_BYTES, "%s/%s", directory, hex);
 }
 
 void aoticache_remote_object_name(const aoticache_digest *digest, char ret_name[AOTICACHE_REMOTE_NAME_BYTES])

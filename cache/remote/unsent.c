@@ -32,28 +32,29 @@ struct note {
     struct timespec tried;
 };
 
-static int open_folder(aoticache_cache *cache, bool create)
+static int open_directory(aoticache_cache *cache, bool create)
 {
     int fd = -1;
-    return aoticache_directory_open_folder(cache->directory, AOTICACHE_UNSENT, create, &fd, NULL) == AOTICACHE_OK ? fd
-                                                                                                                  : -1;
+    return aoticache_directory_open_subdirectory(cache->directory, AOTICACHE_UNSENT, create, &fd, NULL) == AOTICACHE_OK
+               ? fd
+               : -1;
 }
 
-static size_t count_notes(int folder)
+static size_t count_notes(int directory)
 {
     size_t count = 0;
     aoticache_digest artifact;
-    cleanup_dir DIR *listing = aoticache_directory_list(folder);
+    cleanup_dir DIR *listing = aoticache_directory_list(directory);
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;)
         count += aoticache_digest_from_hex(item->d_name, &artifact) == AOTICACHE_OK ? 1 : 0;
     return count;
 }
 
 /* Reads why an entry is not sent, without the end of line. Returns false if it has no such reason. */
-static bool read_reason(int folder, const char *name, uint64_t *ret_fingerprint, char ret_reason[REASON_BYTES])
+static bool read_reason(int directory, const char *name, uint64_t *ret_fingerprint, char ret_reason[REASON_BYTES])
 {
     char text[REASON_BYTES + 20], *end = NULL;
-    cleanup_fd int fd = aoticache_syscall_openat(folder, name, O_RDONLY | O_NOFOLLOW, 0);
+    cleanup_fd int fd = aoticache_syscall_openat(directory, name, O_RDONLY | O_NOFOLLOW, 0);
     const ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
     if (size <= 0)
         return false;
@@ -69,11 +70,11 @@ static bool read_reason(int folder, const char *name, uint64_t *ret_fingerprint,
 void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES];
-    cleanup_fd int folder = open_folder(cache, true);
-    if (folder < 0 || count_notes(folder) >= MOST_NOTES)
+    cleanup_fd int subdirectory = open_directory(cache, true);
+    if (subdirectory < 0 || count_notes(subdirectory) >= MOST_NOTES)
         return;
     aoticache_digest_to_hex(artifact, name);
-    cleanup_fd int fd = aoticache_syscall_openat(folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW, 0600);
+    cleanup_fd int fd = aoticache_syscall_openat(subdirectory, name, O_WRONLY | O_CREAT | O_NOFOLLOW, 0600);
     if (fd >= 0)
         aoticache_directory_hand_over(cache->directory, fd, 0600);
 }
@@ -81,9 +82,10 @@ void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artif
 void aoticache_unsent_postpone(aoticache_cache *cache, const aoticache_digest *artifact, const char *reason)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES], text[REASON_BYTES + 20];
-    cleanup_fd int folder = open_folder(cache, false);
+    cleanup_fd int directory = open_directory(cache, false);
     aoticache_digest_to_hex(artifact, name);
-    cleanup_fd int fd = folder >= 0 ? aoticache_syscall_openat(folder, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0) : -1;
+    cleanup_fd int fd =
+        directory >= 0 ? aoticache_syscall_openat(directory, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0) : -1;
     if (fd < 0)
         return;
     const int size = snprintf(text, sizeof text, "%016llx %s\n", (unsigned long long)cache->remotes->fingerprint,
@@ -96,19 +98,19 @@ void aoticache_unsent_postpone(aoticache_cache *cache, const aoticache_digest *a
 void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES];
-    cleanup_fd int folder = open_folder(cache, false);
+    cleanup_fd int directory = open_directory(cache, false);
     aoticache_digest_to_hex(artifact, name);
-    if (folder >= 0)
-        aoticache_syscall_unlinkat(folder, name, 0);
+    if (directory >= 0)
+        aoticache_syscall_unlinkat(directory, name, 0);
 }
 
 /* Returns whether the entry was refused a short time ago, for remotes with these settings. */
-static bool is_quarantined(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
+static bool is_quarantined(const aoticache_cache *cache, int directory, const char *name, const struct stat *found)
 {
     char reason[REASON_BYTES];
     uint64_t fingerprint = 0;
     const int64_t age_s = aoticache_wall_ns() / 1000000000 - (int64_t)found->st_mtim.tv_sec;
-    return found->st_size > 0 && age_s < SET_ASIDE_S && read_reason(folder, name, &fingerprint, reason) &&
+    return found->st_size > 0 && age_s < SET_ASIDE_S && read_reason(directory, name, &fingerprint, reason) &&
            fingerprint == cache->remotes->fingerprint;
 }
 
@@ -135,12 +137,12 @@ size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artif
     struct note notes[AOTICACHE_UNSENT_AT_ONCE], note;
     struct stat found;
     size_t count = 0;
-    cleanup_fd int folder = open_folder(cache, false);
-    cleanup_dir DIR *listing = folder >= 0 ? aoticache_directory_list(folder) : NULL;
+    cleanup_fd int directory = open_directory(cache, false);
+    cleanup_dir DIR *listing = directory >= 0 ? aoticache_directory_list(directory) : NULL;
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (aoticache_digest_from_hex(item->d_name, &note.artifact) != AOTICACHE_OK ||
-            fstatat(folder, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
-            is_quarantined(cache, folder, item->d_name, &found))
+            fstatat(directory, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+            is_quarantined(cache, directory, item->d_name, &found))
             continue;
         note.tried = found.st_mtim;
         insert(notes, &count, most < AOTICACHE_UNSENT_AT_ONCE ? most : AOTICACHE_UNSENT_AT_ONCE, &note);
@@ -160,13 +162,13 @@ aoticache_status aoticache_cache_list_unsent(aoticache_cache *cache, aoticache_u
     if (cache == NULL || callback == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     aoticache_cache_enter(cache);
-    cleanup_fd int folder = open_folder(cache, false);
-    cleanup_dir DIR *listing = folder >= 0 ? aoticache_directory_list(folder) : NULL;
+    cleanup_fd int directory = open_directory(cache, false);
+    cleanup_dir DIR *listing = directory >= 0 ? aoticache_directory_list(directory) : NULL;
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (aoticache_digest_from_hex(item->d_name, &one.artifact) != AOTICACHE_OK ||
-            fstatat(folder, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(directory, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        one.reason = read_reason(folder, item->d_name, &fingerprint, reason) ? reason : "";
+        one.reason = read_reason(directory, item->d_name, &fingerprint, reason) ? reason : "";
         one.tried_ns = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
         if (!callback(user, &one))
             break;

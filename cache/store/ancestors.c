@@ -61,16 +61,18 @@ static bool is_trusted_owner(uid_t owner)
 }
 
 /* Returns whether others may rename entries. In a sticky directory (/tmp) only the owner of an entry can rename it. */
-static bool is_writable_by_others(const struct stat *folder)
+static bool is_writable_by_others(const struct stat *directory)
 {
-    if ((folder->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder->st_mode & S_ISVTX) != 0)
+    if ((directory->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (directory->st_mode & S_ISVTX) != 0)
         return false;
-    if ((folder->st_mode & S_IWOTH) != 0)
+    if ((directory->st_mode & S_IWOTH) != 0)
         return true;
-    return folder->st_uid == geteuid() ? !is_private_group(folder->st_gid) : folder->st_uid != 0 || folder->st_gid != 0;
+    return directory->st_uid == geteuid() ? !is_private_group(directory->st_gid)
+                                          : directory->st_uid != 0 || directory->st_gid != 0;
 }
 
-static aoticache_status check_folder(const aoticache_directory *directory, const char *path, aoticache_error *ret_error)
+static aoticache_status check_directory(const aoticache_directory *directory, const char *path,
+                                        aoticache_error *ret_error)
 {
     struct stat found;
     if (lstat(path, &found) != 0)
@@ -91,8 +93,8 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
 }
 
 /* Checks every directory in `path` that is followed by a slash. */
-static aoticache_status check_folders(const aoticache_directory *directory, const char *real,
-                                      aoticache_error *ret_error)
+static aoticache_status check_directories(const aoticache_directory *directory, const char *real,
+                                          aoticache_error *ret_error)
 {
     char path[PATH_MAX];
     aoticache_status status = AOTICACHE_OK;
@@ -101,7 +103,7 @@ static aoticache_status check_folders(const aoticache_directory *directory, cons
         if (real[i] != '/')
             continue;
         path[i == 0 ? 1 : i] = '\0';
-        status = check_folder(directory, path, ret_error);
+        status = check_directory(directory, path, ret_error);
         path[i == 0 ? 1 : i] = real[i == 0 ? 1 : i];
     }
     return status;
@@ -117,11 +119,12 @@ aoticache_status aoticache_directory_trust_place(const aoticache_directory *dire
         if (real == NULL && (errno != ENOENT || slash == path))
             return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
     }
-    char *folder = NULL;
-    if (real == NULL || asprintf(&folder, "%s/", real[1] != '\0' ? real : "") < 0)
+    char *subdirectory = NULL;
+    if (real == NULL || asprintf(&subdirectory, "%s/", real[1] != '\0' ? real : "") < 0)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, folder, ret_error);
-    free(folder);
+    aoticache_status status =
+        directory->allow_shared ? AOTICACHE_OK : check_directories(directory, subdirectory, ret_error);
+    free(subdirectory);
     return status;
 }
 
@@ -132,7 +135,7 @@ aoticache_status aoticache_directory_find_real_path(aoticache_directory *directo
     cleanup_free char *real = realpath(directory->path, NULL);
     if (real == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine the path of %s", directory->path);
-    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, real, ret_error);
+    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_directories(directory, real, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const bool is_there = lstat(real, &found) == 0;

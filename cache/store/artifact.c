@@ -244,8 +244,8 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
         status = artifact_mark_file(artifact, fds[i], ret_error);
     if (status == AOTICACHE_OK && manifest->file_count > 1) {
         fds[0] = artifact->library_fd; /* borrowed */
-        status = aoticache_artifact_provide_folder(directory, artifact, manifest->files, fds, manifest->file_count,
-                                                   ret_error);
+        status = aoticache_artifact_provide_directory(directory, artifact, manifest->files, fds, manifest->file_count,
+                                                      ret_error);
         fds[0] = -1;
     }
     if (status != AOTICACHE_OK)

@@ -90,9 +90,9 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
  * or stale. If it cannot be created, a temporary directory of symbolic links lives as long as the artifact. fds[i] is open
  * on the object of files[i].
  */
-aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
-                                                   const aoticache_manifest_file *files, const int *fds, size_t count,
-                                                   aoticache_error *ret_error);
+aoticache_status aoticache_artifact_provide_directory(aoticache_directory *directory, aoticache_artifact *artifact,
+                                                      const aoticache_manifest_file *files, const int *fds,
+                                                      size_t count, aoticache_error *ret_error);
 
 /* ---- the product that a compile hook delivered (product.c) ---- */
 

@@ -1,5 +1,5 @@
 /*
- * cache/store/directory: chooses, creates and opens the root of a cache directory, and its format file. folder.c opens and
+ * cache/store/directory: chooses, creates and opens the root of a cache directory, and its format file. subdirectory.c opens and
  * changes its contents.
  */
 #include "cache/store/directory.h"
@@ -141,9 +141,9 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
 
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 {
-    static const char *const folders[] = {AOTICACHE_OBJECTS,    AOTICACHE_ARTIFACTS,  AOTICACHE_LEASES,
-                                          AOTICACHE_TMP,        AOTICACHE_QUARANTINE, AOTICACHE_PINS,
-                                          AOTICACHE_SIGNATURES, AOTICACHE_UNSENT};
+    static const char *const directories[] = {AOTICACHE_OBJECTS,    AOTICACHE_ARTIFACTS,  AOTICACHE_LEASES,
+                                              AOTICACHE_TMP,        AOTICACHE_QUARANTINE, AOTICACHE_PINS,
+                                              AOTICACHE_SIGNATURES, AOTICACHE_UNSENT};
     static const char *const files[] = {AOTICACHE_FORMAT_FILE,
                                         AOTICACHE_LOCK_FILE,
                                         AOTICACHE_GATE_FILE,
@@ -157,8 +157,8 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
                                         AOTICACHE_INDEX_FILE "-gate",
                                         AOTICACHE_INDEX_FILE "-uses",
                                         AOTICACHE_INDEX_FILE "-answers"};
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        if (strcmp(name, folders[i]) == 0) {
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+        if (strcmp(name, directories[i]) == 0) {
             *ret_type = S_IFDIR;
             return true;
         }

@@ -39,7 +39,7 @@ typedef struct aoticache_directory {
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
-    _Atomic unsigned durable_names; /* which directories of the root have durable names: folder.c */
+    _Atomic unsigned durable_names; /* which directories of the root have durable names: subdirectory.c */
     _Atomic bool no_copies;         /* verifying a library makes no copy: aoticache_cache_copy_libraries() */
     _Atomic uint64_t serial;        /* makes names in tmp/ unique within this process */
 } aoticache_directory;
@@ -75,7 +75,7 @@ aoticache_status aoticache_directory_find_real_path(aoticache_directory *directo
 /* Checks the directories above a root that does not exist yet, in the same way. */
 aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
 
-/* ---- inside the root (folder.c) ---- */
+/* ---- inside the root (subdirectory.c) ---- */
 
 /*
  * Does openat(2) for reading, relative to the root. It follows no symbolic link anywhere in `path`, never leaves the root,
@@ -87,8 +87,8 @@ int aoticache_directory_openat(aoticache_directory *directory, const char *path,
  * Opens a directory by its path inside the root ("objects/ab"). With `create`, missing directories of the path are created,
  * durably. Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
  */
-aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
-                                                 int *ret_fd, aoticache_error *ret_error);
+aoticache_status aoticache_directory_open_subdirectory(aoticache_directory *directory, const char *path, bool create,
+                                                       int *ret_fd, aoticache_error *ret_error);
 
 /*
  * Return the modes of new files and directories: for the user alone, or also for the group of a root that is shared with it.
@@ -96,12 +96,12 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
  * that the umask removed. If root created it, hand_over() gives it to the directory's owner.
  */
 mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
-mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
+mode_t aoticache_directory_subdirectory_mode(const aoticache_directory *directory);
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
 
 /* Creates a directory in one of the cache's, for the users who may use the cache. It is not durable. Returns 0, or -1 with
  * errno. */
-int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name);
+int aoticache_directory_make_subdirectory(const aoticache_directory *directory, int parent_fd, const char *name);
 
 /* Checks whether a found file may be used: it has this file type and a trusted owner, and others cannot write it. OK,
  * DENIED. */
@@ -117,7 +117,7 @@ aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, 
 
 /* Lists the files of an open directory, from its beginning even if another thread lists it. Close it with closedir(); NULL
  * with errno. */
-DIR *aoticache_directory_list(int folder_fd);
+DIR *aoticache_directory_list(int directory_fd);
 
 /* Removes a file or a whole directory, following no symbolic link. Returns 0, also if it is gone already; or -1 with errno. */
 int aoticache_directory_remove_tree(int parent_fd, const char *name);

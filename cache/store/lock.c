@@ -154,14 +154,14 @@ static void add_handlers(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-static int open_lease_file(int folder_fd, const char *name, mode_t mode)
+static int open_lease_file(int directory_fd, const char *name, mode_t mode)
 {
     held_file *file = malloc(sizeof *file);
     if (file == NULL)
         return -1;
     pthread_once(&handlers_once, add_handlers);
     pthread_mutex_lock(&held_lock);
-    int fd = aoticache_syscall_openat(folder_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+    int fd = aoticache_syscall_openat(directory_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     *file = (held_file){.next = held_files, .fd = fd};
     if (fd >= 0)
         held_files = file;
@@ -201,12 +201,12 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
                                      bool *ret_contended, aoticache_error *ret_error)
 {
     const mode_t mode = aoticache_directory_file_mode(directory);
-    int fd = open_lease_file(lease->folder_fd, lease->name, mode);
+    int fd = open_lease_file(lease->directory_fd, lease->name, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", lease->name);
     aoticache_directory_hand_over(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, LOCK_EX, timeout_ms, ret_contended, ret_error);
-    if (status == AOTICACHE_OK && !aoticache_directory_is_same(lease->folder_fd, lease->name, fd))
+    if (status == AOTICACHE_OK && !aoticache_directory_is_same(lease->directory_fd, lease->name, fd))
         status = AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK)
         lease->fd = fd;
@@ -231,7 +231,7 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
     *ret_contended = false;
     aoticache_digest_to_hex(key, lease.name);
     aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_LEASES, true, &lease.folder_fd, ret_error);
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_LEASES, true, &lease.directory_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     uint32_t left_ms = remaining_ms(begun, timeout_ms);
@@ -252,7 +252,7 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
                             "compile_timeout, or check that process",
                             (unsigned)timeout_ms, lease.name);
     if (status != AOTICACHE_OK) {
-        close(lease.folder_fd);
+        close(lease.directory_fd);
         return status;
     }
     *ret_lease = lease;
@@ -268,11 +268,11 @@ void aoticache_lease_release(aoticache_lease *lease)
     if (file != NULL) { /* otherwise it belongs to the parent */
         /* Unlinked while still locked: a process that waits for this file sees that the name belongs to another file and
          * starts again. */
-        aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
+        aoticache_syscall_unlinkat(lease->directory_fd, lease->name, 0);
         flock(file->fd, LOCK_UN);
         close_lease_file(file);
     }
-    close(lease->folder_fd);
-    lease->fd = lease->folder_fd = -1;
+    close(lease->directory_fd);
+    lease->fd = lease->directory_fd = -1;
     errno = saved;
 }

@@ -43,12 +43,12 @@ void aoticache_lock_release(aoticache_lock *lock);
  * releasing one there does nothing to it.
  */
 typedef struct aoticache_lease {
-    int fd;        /* -1: not held */
-    int folder_fd; /* leases/ */
+    int fd;           /* -1: not held */
+    int directory_fd; /* leases/ */
     char name[AOTICACHE_DIGEST_HEX_BYTES];
 } aoticache_lease;
 
-#define AOTICACHE_LEASE_INIT {.fd = -1, .folder_fd = -1}
+#define AOTICACHE_LEASE_INIT {.fd = -1, .directory_fd = -1}
 
 /*
  * Acquires a lease.

@@ -410,31 +410,31 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
  * Opens the directory of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
  * directory.
  */
-static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
+static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_directory,
                                     char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    char folder[AOTICACHE_OBJECT_FOLDER_BYTES];
+    char subdirectory[AOTICACHE_OBJECT_DIRECTORY_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    snprintf(folder, sizeof folder, AOTICACHE_OBJECTS "/%.2s", hex);
+    snprintf(subdirectory, sizeof subdirectory, AOTICACHE_OBJECTS "/%.2s", hex);
     memcpy(ret_name, hex + 2, AOTICACHE_OBJECT_NAME_BYTES);
-    return aoticache_directory_open_folder(directory, folder, false, ret_folder, ret_error);
+    return aoticache_directory_open_subdirectory(directory, subdirectory, false, ret_directory, ret_error);
 }
 
-static aoticache_status remove_unheld(int folder, const char *name, bool is_manifest, uint64_t *ret_bytes,
+static aoticache_status remove_unheld(int directory, const char *name, bool is_manifest, uint64_t *ret_bytes,
                                       aoticache_error *ret_error)
 {
     struct stat found;
     /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
-    cleanup_fd int fd = is_manifest ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    cleanup_fd int fd = is_manifest ? -1 : openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && !is_manifest && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) /* it may be held */
         return aoticache_error_set_errno(ret_error, errno, "cannot open object %s", name);
-    if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
+    if ((fd >= 0 ? fstat(fd, &found) : fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
     if (fd >= 0 && aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0)
         return AOTICACHE_LOCKED;
-    if (aoticache_syscall_unlinkat(folder, name, 0) != 0)
+    if (aoticache_syscall_unlinkat(directory, name, 0) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
     if (ret_bytes != NULL)
@@ -442,47 +442,48 @@ static aoticache_status remove_unheld(int folder, const char *name, bool is_mani
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_directory *subdirectory,
                                               const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
                                               aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    if (folder->fd >= 0 && folder->first != digest->bytes[0]) {
-        close(folder->fd);
-        folder->fd = -1;
+    if (subdirectory->fd >= 0 && subdirectory->first != digest->bytes[0]) {
+        close(subdirectory->fd);
+        subdirectory->fd = -1;
     }
-    if (folder->fd < 0) {
+    if (subdirectory->fd < 0) {
         char name[AOTICACHE_OBJECT_NAME_BYTES];
-        aoticache_status status = open_parent(directory, digest, &folder->fd, name, ret_error);
+        aoticache_status status = open_parent(directory, digest, &subdirectory->fd, name, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        folder->first = digest->bytes[0];
+        subdirectory->first = digest->bytes[0];
     }
     aoticache_digest_to_hex(digest, hex);
-    return remove_unheld(folder->fd, hex + 2, is_manifest, ret_bytes, ret_error);
+    return remove_unheld(subdirectory->fd, hex + 2, is_manifest, ret_bytes, ret_error);
 }
 
 aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t *ret_bytes, aoticache_error *ret_error)
 {
-    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
-    aoticache_status status = aoticache_object_remove_next(directory, &folder, digest, false, ret_bytes, ret_error);
-    if (folder.fd >= 0)
-        close(folder.fd);
+    aoticache_object_directory subdirectory = AOTICACHE_OBJECT_DIRECTORY_INIT;
+    aoticache_status status =
+        aoticache_object_remove_next(directory, &subdirectory, digest, false, ret_bytes, ret_error);
+    if (subdirectory.fd >= 0)
+        close(subdirectory.fd);
     return status;
 }
 
 aoticache_status aoticache_object_quarantine(aoticache_directory *directory, const aoticache_digest *digest,
                                              aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     char name[AOTICACHE_OBJECT_NAME_BYTES];
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_status status = open_parent(directory, digest, &folder, name, ret_error);
+    aoticache_status status = open_parent(directory, digest, &subdirectory, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_digest_to_hex(digest, hex);
-    return aoticache_directory_quarantine(directory, folder, name, hex, ret_error);
+    return aoticache_directory_quarantine(directory, subdirectory, name, hex, ret_error);
 }
 
 bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest)
@@ -508,10 +509,10 @@ struct listing {
 };
 
 /* Returns 0, or the errno of a directory that cannot be listed completely. */
-static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
+static int list_directory(struct listing *listing, const char *prefix, DIR *directory)
 {
     for (const char *name; !listing->stopped;) {
-        if ((name = aoticache_listing_next(folder)) == NULL)
+        if ((name = aoticache_listing_next(directory)) == NULL)
             return errno;
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest digest;
@@ -524,26 +525,26 @@ static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
     return 0;
 }
 
-aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first,
-                                              aoticache_object_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_object_list_directory(aoticache_directory *directory, uint8_t first,
+                                                 aoticache_object_fn callback, void *user, aoticache_error *ret_error)
 {
     struct listing listing = {.callback = callback, .user = user};
-    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    char path[AOTICACHE_OBJECT_DIRECTORY_BYTES];
     int fd = -1;
     snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", first);
-    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, path, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *folder = aoticache_listing_open(fd);
-    if (folder == NULL)
+    cleanup_dir DIR *subdirectory = aoticache_listing_open(fd);
+    if (subdirectory == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", path);
-    const int error = list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
+    const int error = list_directory(&listing, path + strlen(AOTICACHE_OBJECTS "/"), subdirectory);
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
 
 /* Lists a directory of objects. If the directory is gone, or is not a directory, it contains no objects. */
-static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
-                                          aoticache_error *ret_error)
+static aoticache_status list_named_directory(struct listing *listing, int objects, const char *name,
+                                             aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
     int fd = openat(objects, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -557,11 +558,11 @@ static aoticache_status list_named_folder(struct listing *listing, int objects, 
             listing->unreadable(listing->user, &detail);
         return AOTICACHE_OK;
     }
-    cleanup_dir DIR *folder = aoticache_listing_open(fd);
-    if (folder == NULL && errno == ENOMEM)
+    cleanup_dir DIR *directory = aoticache_listing_open(fd);
+    if (directory == NULL && errno == ENOMEM)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
                                    "cannot list " AOTICACHE_OBJECTS "/%s: out of memory", name);
-    const int error = folder == NULL ? errno : list_folder(listing, name, folder);
+    const int error = directory == NULL ? errno : list_directory(listing, name, directory);
     if (error != 0 && listing->unreadable != NULL) {
         aoticache_error_set_errno(&detail, error, "cannot list " AOTICACHE_OBJECTS "/%s", name);
         listing->unreadable(listing->user, &detail);
@@ -576,7 +577,7 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
     struct listing listing = {.callback = callback, .unreadable = unreadable, .user = user};
     int objects_fd = -1;
     aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *objects = aoticache_listing_open(objects_fd);
@@ -587,7 +588,7 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
             return errno == 0 ? AOTICACHE_OK
                               : aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
         if (is_lower_hex(name, 2))
-            status = list_named_folder(&listing, objects_fd, name, ret_error);
+            status = list_named_directory(&listing, objects_fd, name, ret_error);
     }
     return status;
 }

@@ -16,9 +16,9 @@
 #include "index/index.h"
 #include "cache/store/hash_records.h"
 
-#define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
-#define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
-#define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
+#define AOTICACHE_OBJECT_DIRECTORY_BYTES 16 /* "objects/ab" */
+#define AOTICACHE_OBJECT_NAME_BYTES 63      /* 62 digits */
+#define AOTICACHE_OBJECT_PATH_BYTES 96      /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 #define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any size that a manifest may have */
 /* Larger libraries are not copied while they are verified: a process that only looks one up should not need memory for its
@@ -133,17 +133,17 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
 aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t *ret_bytes, aoticache_error *ret_error);
 /* The directory of the last removed object, kept open for the next one. Its user closes it. */
-typedef struct aoticache_object_folder {
+typedef struct aoticache_object_directory {
     int fd; /* -1: none */
     uint8_t first;
-} aoticache_object_folder;
-#define AOTICACHE_OBJECT_FOLDER_INIT {.fd = -1}
+} aoticache_object_directory;
+#define AOTICACHE_OBJECT_DIRECTORY_INIT {.fd = -1}
 
 /*
  * Removes one of many. Consecutive objects of one directory cost the least. is_manifest: removes it even if it is held,
  * because a manifest is not needed after it was read.
  */
-aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_directory *subdirectory,
                                               const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
                                               aoticache_error *ret_error);
 /* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
@@ -162,8 +162,8 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
                                        aoticache_object_unreadable_fn unreadable, void *user,
                                        aoticache_error *ret_error);
 /* Lists the objects of one of the 256 directories. Returns: OK (also if it is missing), IO, DENIED, NO_MEMORY. */
-aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first,
-                                              aoticache_object_fn callback, void *user, aoticache_error *ret_error);
+aoticache_status aoticache_object_list_directory(aoticache_directory *directory, uint8_t first,
+                                                 aoticache_object_fn callback, void *user, aoticache_error *ret_error);
 
 /* A growing array of objects. Initially all zero; free `items` with free(). */
 typedef struct aoticache_object_array {

@@ -122,35 +122,36 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
 
 /* Syncs the directory of the object and objects/ itself; either may just have been created, by this process or by one that
  * is about to die. */
-static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
+static aoticache_status sync_directories(aoticache_directory *directory, int subdirectory, aoticache_error *ret_error)
 {
     cleanup_fd int objects = -1;
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects, ret_error);
+    aoticache_status status =
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_OBJECTS, false, &objects, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND
                    ? aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_OBJECTS " vanished", directory->path)
                    : status;
-    if (aoticache_syscall_fsync(folder) != 0 || aoticache_syscall_fsync(objects) != 0)
+    if (aoticache_syscall_fsync(subdirectory) != 0 || aoticache_syscall_fsync(objects) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
                                          directory->path);
     return AOTICACHE_OK;
 }
 
 static aoticache_status write_object(aoticache_directory *directory, const struct source *source,
-                                     const aoticache_digest *digest, int folder, const char *name, int *ret_fd,
+                                     const aoticache_digest *digest, int subdirectory, const char *name, int *ret_fd,
                                      aoticache_error *ret_error)
 {
     int tmp_fd = -1;
     int fd = -1;
     char temporary[80];
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_scratch_name(directory, temporary, sizeof temporary);
     status = write_temporary(directory, tmp_fd, temporary, source, digest, &fd, ret_error);
     if (status != AOTICACHE_OK)
         goto out;
-    if (aoticache_syscall_renameat(tmp_fd, temporary, folder, name) != 0) {
+    if (aoticache_syscall_renameat(tmp_fd, temporary, subdirectory, name) != 0) {
         status = aoticache_error_set_errno(ret_error, errno, "cannot move object %s to its final path", name);
         goto out;
     }
@@ -171,12 +172,12 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
                                    aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     const char *name = strrchr(path, '/') + 1;
     path[name - 1 - path] = '\0';
-    aoticache_status status = aoticache_directory_open_folder(directory, path, true, &folder, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, path, true, &subdirectory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_error detail = {.message = ""};
@@ -187,11 +188,11 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, existing, "%s", detail.message);
     if (existing != AOTICACHE_OK)
-        status = write_object(directory, source, digest, folder, name, &fd, ret_error);
+        status = write_object(directory, source, digest, subdirectory, name, &fd, ret_error);
     else if (aoticache_syscall_fsync(fd) != 0) /* its writer may not have synced it yet */
         status = aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", name);
     if (status == AOTICACHE_OK)
-        status = sync_folders(directory, folder, ret_error);
+        status = sync_directories(directory, subdirectory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *ret_object = (aoticache_object){

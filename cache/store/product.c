@@ -75,20 +75,20 @@ aoticache_status aoticache_product_open_file(const aoticache_file *file, bool ma
 
 /* ---- if it cannot be stored ---- */
 
-/* Returns true if the path of the file is exactly "folder/name". */
-static bool is_in_place(const aoticache_file *file, const char *folder)
+/* Returns true if the path of the file is exactly "directory/name". */
+static bool is_in_place(const aoticache_file *file, const char *directory)
 {
-    size_t length = strlen(folder);
-    return strncmp(file->path, folder, length) == 0 && file->path[length] == '/' &&
+    size_t length = strlen(directory);
+    return strncmp(file->path, directory, length) == 0 && file->path[length] == '/' &&
            strcmp(file->path + length + 1, file->name) == 0;
 }
 
-static bool all_in_place(const aoticache_product *product, const char *folder)
+static bool all_in_place(const aoticache_product *product, const char *directory)
 {
     for (size_t i = 0; i < product->file_count; i++)
-        if (!is_in_place(&product->files[i], folder))
+        if (!is_in_place(&product->files[i], directory))
             return false;
-    return folder[0] != '\0';
+    return directory[0] != '\0';
 }
 
 static aoticache_status copy_file(const aoticache_file *file, int into, aoticache_error *ret_error)
@@ -121,12 +121,12 @@ static aoticache_status gather_files(const aoticache_product *product, aoticache
     aoticache_status status = aoticache_scratch_create_outside(ret_scratch, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    cleanup_fd int folder = open(ret_scratch->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
+    cleanup_fd int directory = open(ret_scratch->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
     for (size_t i = 0; status == AOTICACHE_OK && i < product->file_count; i++)
-        if (aoticache_syscall_linkat(AT_FDCWD, product->files[i].path, folder, product->files[i].name) != 0)
-            status = copy_file(&product->files[i], folder, ret_error);
+        if (aoticache_syscall_linkat(AT_FDCWD, product->files[i].path, directory, product->files[i].name) != 0)
+            status = copy_file(&product->files[i], directory, ret_error);
     return status;
 }
 

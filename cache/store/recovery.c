@@ -69,7 +69,7 @@ aoticache_index_options aoticache_cache_index_options(const aoticache_directory 
 {
     snprintf(path, AOTICACHE_INDEX_PATH_BYTES, "%s/" AOTICACHE_INDEX_FILE, directory->path);
     return (aoticache_index_options){.path = path,
-                                     .folder_fd = &directory->fd,
+                                     .directory_fd = &directory->fd,
                                      .lock_timeout_ms = directory->lock_timeout_ms,
                                      .logger = directory->logger,
                                      .is_group_shared = directory->is_group_shared};
@@ -248,7 +248,7 @@ static aoticache_status build_index(aoticache_directory *directory, const aotica
     aoticache_index *index = NULL;
     char path[AOTICACHE_INDEX_PATH_BYTES];
     aoticache_index_options options = aoticache_cache_index_options(directory, path);
-    options.folder_fd = &scratch->fd;
+    options.directory_fd = &scratch->fd;
     snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, scratch->path);
     aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status != AOTICACHE_OK)

@@ -35,14 +35,14 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
         snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s", directory->real_path, name);
     if (length < 0 || (size_t)length >= sizeof ret_scratch->path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", directory->path);
-    if (aoticache_syscall_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+    if (aoticache_syscall_mkdirat(tmp_fd, name, aoticache_directory_subdirectory_mode(directory)) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s", ret_scratch->path);
     cleanup_fd int fd = openat(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
-    aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_subdirectory_mode(directory));
     if (aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return AOTICACHE_NOT_FOUND;
@@ -69,7 +69,7 @@ aoticache_status aoticache_scratch_create(aoticache_directory *directory, aotica
 {
     cleanup_fd int tmp_fd = -1;
     aoticache_scratch scratch = AOTICACHE_SCRATCH_INIT;
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     do

@@ -14,15 +14,15 @@
 #include "cache/store/artifact.h"
 #include "cache/store/object.h"
 
-#define FOLDER_PATH_BYTES 96
+#define DIRECTORY_PATH_BYTES 96
 #define MAX_TRIES 8
 
 /* Returns true if the directory has every file, and each is the very file that was verified. */
-static bool is_complete(aoticache_directory *directory, const char *folder, const aoticache_manifest_file *files,
+static bool is_complete(aoticache_directory *directory, const char *subdirectory, const aoticache_manifest_file *files,
                         const int *fds, size_t count)
 {
     cleanup_fd int fd = -1;
-    if (aoticache_directory_open_folder(directory, folder, false, &fd, NULL) != AOTICACHE_OK)
+    if (aoticache_directory_open_subdirectory(directory, subdirectory, false, &fd, NULL) != AOTICACHE_OK)
         return false;
     for (size_t i = 0; i < count; i++)
         if (!aoticache_directory_is_same(fd, files[i].name, fds[i]))
@@ -44,15 +44,15 @@ static aoticache_status link_files(aoticache_directory *directory, int into, con
 }
 
 /* Renames the finished directory to its final name. An existing one is unfinished or stale. */
-static aoticache_status place_folder(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
-                                     aoticache_error *ret_error)
+static aoticache_status place_directory(aoticache_directory *directory, const aoticache_scratch *scratch,
+                                        const char *name, aoticache_error *ret_error)
 {
     cleanup_fd int artifacts = -1;
     cleanup_fd int tmp = -1;
     aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_ARTIFACTS, true, &artifacts, ret_error);
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_ARTIFACTS, true, &artifacts, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp, ret_error);
+        status = aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const char *temporary = strrchr(scratch->path, '/') + 1;
@@ -71,8 +71,8 @@ static aoticache_status place_folder(aoticache_directory *directory, const aotic
     return AOTICACHE_NOT_FOUND;
 }
 
-static aoticache_status make_folder(aoticache_directory *directory, const char *name,
-                                    const aoticache_manifest_file *files, size_t count, aoticache_error *ret_error)
+static aoticache_status make_directory(aoticache_directory *directory, const char *name,
+                                       const aoticache_manifest_file *files, size_t count, aoticache_error *ret_error)
 {
     aoticache_scratch scratch = AOTICACHE_SCRATCH_INIT;
     aoticache_status status = aoticache_scratch_create(directory, &scratch, ret_error);
@@ -82,15 +82,15 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
     if (status == AOTICACHE_OK && aoticache_syscall_fsync(scratch.fd) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot make the directory of side files durable");
     if (status == AOTICACHE_OK)
-        status = place_folder(directory, &scratch, name, ret_error);
+        status = place_directory(directory, &scratch, name, ret_error);
     aoticache_scratch_remove(&scratch); /* after the rename there is nothing left under this path */
     return status;
 }
 
 /* For a read-only cache and a file system without hard links: makes symbolic links, in a separate temporary directory. */
-static aoticache_status make_temporary_folder(aoticache_directory *directory, aoticache_artifact *artifact,
-                                              const aoticache_manifest_file *files, size_t count,
-                                              aoticache_error *ret_error)
+static aoticache_status make_temporary_directory(aoticache_directory *directory, aoticache_artifact *artifact,
+                                                 const aoticache_manifest_file *files, size_t count,
+                                                 aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_scratch_create_outside(&artifact->scratch, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
@@ -118,20 +118,20 @@ static aoticache_status set_directory(aoticache_artifact *artifact, const char *
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
-                                                   const aoticache_manifest_file *files, const int *fds, size_t count,
-                                                   aoticache_error *ret_error)
+aoticache_status aoticache_artifact_provide_directory(aoticache_directory *directory, aoticache_artifact *artifact,
+                                                      const aoticache_manifest_file *files, const int *fds,
+                                                      size_t count, aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    char folder[FOLDER_PATH_BYTES];
+    char subdirectory[DIRECTORY_PATH_BYTES];
     aoticache_digest_to_hex(&artifact->info.digest, hex);
-    snprintf(folder, sizeof folder, AOTICACHE_ARTIFACTS "/%s", hex);
+    snprintf(subdirectory, sizeof subdirectory, AOTICACHE_ARTIFACTS "/%s", hex);
     aoticache_status made = AOTICACHE_OK;
     for (int i = 0; i < MAX_TRIES && (made == AOTICACHE_OK || made == AOTICACHE_NOT_FOUND); i++) {
-        if (is_complete(directory, folder, files, fds, count))
-            return set_directory(artifact, directory->real_path, folder, ret_error);
-        made = directory->read_only ? AOTICACHE_DENIED : make_folder(directory, hex, files, count, NULL);
+        if (is_complete(directory, subdirectory, files, fds, count))
+            return set_directory(artifact, directory->real_path, subdirectory, ret_error);
+        made = directory->read_only ? AOTICACHE_DENIED : make_directory(directory, hex, files, count, NULL);
     }
-    aoticache_status status = make_temporary_folder(directory, artifact, files, count, ret_error);
+    aoticache_status status = make_temporary_directory(directory, artifact, files, count, ret_error);
     return status == AOTICACHE_OK ? set_directory(artifact, artifact->scratch.path, "", ret_error) : status;
 }

@@ -27,7 +27,7 @@
 /* From this number on, one syncfs is cheaper than waiting for each file, even if other processes write to the file system
  * too. */
 #define MANY_FILES 16
-#define FOLDERS 256
+#define DIRECTORIES 256
 #define BATCH_BYTES (UINT64_C(256) << 20)
 /* Bytes of manifests, which are kept in memory. Most have a few KiB. */
 #define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
@@ -38,7 +38,7 @@
 
 static aoticache_status sync_all(const aoticache_intake *intake, aoticache_error *ret_error)
 {
-    if (aoticache_syscall_hook_ask("syncfs", NULL) != 0 || syncfs(intake->folder_fd) != 0)
+    if (aoticache_syscall_hook_ask("syncfs", NULL) != 0 || syncfs(intake->directory_fd) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make the file system of %s durable",
                                          intake->cache->directory->path);
     return AOTICACHE_OK;
@@ -49,7 +49,7 @@ static aoticache_status sync_file(const aoticache_intake *intake, const aoticach
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    cleanup_fd int fd = openat(intake->folder_fd, hex, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_fd int fd = openat(intake->directory_fd, hex, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || aoticache_syscall_fsync(fd) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", hex);
     return AOTICACHE_OK;
@@ -92,50 +92,50 @@ static aoticache_status sync_files(const aoticache_intake *intake, aoticache_err
 /* ---- names ---- */
 
 /* Directories below objects/ that one batch has open. */
-struct folders {
+struct directories {
     int objects;
-    int fds[FOLDERS]; /* by the first byte of the digest; -1: not open */
+    int fds[DIRECTORIES]; /* by the first byte of the digest; -1: not open */
     size_t count;
 };
 
-static void close_folders(struct folders *folders)
+static void close_directories(struct directories *directories)
 {
-    cleanup_fd_release(&folders->objects);
-    for (size_t i = 0; i < FOLDERS; i++)
-        cleanup_fd_release(&folders->fds[i]);
+    cleanup_fd_release(&directories->objects);
+    for (size_t i = 0; i < DIRECTORIES; i++)
+        cleanup_fd_release(&directories->fds[i]);
 }
 
 /* Opens a directory. A new one is made durable together with the other changes of the batch, not separately as elsewhere. */
-static aoticache_status open_folder(aoticache_intake *intake, struct folders *folders, const aoticache_digest *digest,
-                                    int *ret_fd, aoticache_error *ret_error)
+static aoticache_status open_directory(aoticache_intake *intake, struct directories *directories,
+                                       const aoticache_digest *digest, int *ret_fd, aoticache_error *ret_error)
 {
-    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
-    int *fd = &folders->fds[digest->bytes[0]];
+    char path[AOTICACHE_OBJECT_DIRECTORY_BYTES];
+    int *fd = &directories->fds[digest->bytes[0]];
     snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", digest->bytes[0]);
     if (*fd < 0) {
         aoticache_directory *directory = intake->cache->directory;
         const char *name = path + strlen(AOTICACHE_OBJECTS "/");
-        if (aoticache_directory_make_folder(directory, folders->objects, name) != 0 && errno != EEXIST)
+        if (aoticache_directory_make_subdirectory(directory, directories->objects, name) != 0 && errno != EEXIST)
             return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
-        aoticache_status status = aoticache_directory_open_folder(directory, path, true, fd, ret_error);
+        aoticache_status status = aoticache_directory_open_subdirectory(directory, path, true, fd, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        folders->count++;
+        directories->count++;
     }
     *ret_fd = *fd;
     return AOTICACHE_OK;
 }
 
-static aoticache_status move_object(aoticache_intake *intake, struct folders *folders,
+static aoticache_status move_object(aoticache_intake *intake, struct directories *directories,
                                     aoticache_transfer_object *object, aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    int folder = -1;
+    int directory = -1;
     aoticache_digest_to_hex(&object->digest, hex);
-    aoticache_status status = open_folder(intake, folders, &object->digest, &folder, ret_error);
+    aoticache_status status = open_directory(intake, directories, &object->digest, &directory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (aoticache_syscall_renameat(intake->folder_fd, hex, folder, hex + 2) != 0)
+    if (aoticache_syscall_renameat(intake->directory_fd, hex, directory, hex + 2) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot move object %s to its final path", hex);
     object->state = AOTICACHE_TRANSFER_STORED;
     intake->report->objects++;
@@ -158,7 +158,7 @@ static aoticache_status check_still_stored(const aoticache_intake *intake, const
     return S_ISREG(found.st_mode) && (uint64_t)found.st_size == object->bytes ? AOTICACHE_OK : AOTICACHE_NOT_FOUND;
 }
 
-static aoticache_status move_entry(aoticache_intake *intake, struct folders *folders,
+static aoticache_status move_entry(aoticache_intake *intake, struct directories *directories,
                                    const aoticache_intake_entry *entry, bool *ret_complete, aoticache_error *ret_error)
 {
     *ret_complete = true;
@@ -166,7 +166,7 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
         aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest_at(entry, i));
         aoticache_status status = AOTICACHE_OK;
         if (object->state == AOTICACHE_TRANSFER_PENDING) {
-            status = move_object(intake, folders, object, ret_error);
+            status = move_object(intake, directories, object, ret_error);
         } else if ((status = check_still_stored(intake, object, ret_error)) == AOTICACHE_NOT_FOUND) {
             char hex[AOTICACHE_DIGEST_HEX_BYTES], manifest[AOTICACHE_DIGEST_HEX_BYTES];
             aoticache_digest_to_hex(&object->digest, hex);
@@ -182,13 +182,13 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
     return AOTICACHE_OK;
 }
 
-static aoticache_status sync_folders(const aoticache_intake *intake, const struct folders *folders,
-                                     aoticache_error *ret_error)
+static aoticache_status sync_directories(const aoticache_intake *intake, const struct directories *directories,
+                                         aoticache_error *ret_error)
 {
-    if (folders->count >= MANY_FILES)
+    if (directories->count >= MANY_FILES)
         return sync_all(intake, ret_error);
-    for (size_t i = 0; i <= FOLDERS; i++) {
-        int fd = i < FOLDERS ? folders->fds[i] : folders->objects;
+    for (size_t i = 0; i <= DIRECTORIES; i++) {
+        int fd = i < DIRECTORIES ? directories->fds[i] : directories->objects;
         if (fd >= 0 && aoticache_syscall_fsync(fd) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
                                              intake->cache->directory->path);
@@ -199,14 +199,14 @@ static aoticache_status sync_folders(const aoticache_intake *intake, const struc
 /* Moves all entries; those that turn out incomplete are removed from the queue. */
 static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_error)
 {
-    struct folders folders = {.objects = -1};
-    memset(folders.fds, -1, sizeof folders.fds);
-    aoticache_status status =
-        aoticache_directory_open_folder(intake->cache->directory, AOTICACHE_OBJECTS, true, &folders.objects, ret_error);
+    struct directories directories = {.objects = -1};
+    memset(directories.fds, -1, sizeof directories.fds);
+    aoticache_status status = aoticache_directory_open_subdirectory(intake->cache->directory, AOTICACHE_OBJECTS, true,
+                                                                    &directories.objects, ret_error);
     size_t kept = 0, i = 0;
     for (; status == AOTICACHE_OK && i < intake->count; i++) {
         bool is_complete = false;
-        status = move_entry(intake, &folders, &intake->queue[i], &is_complete, ret_error);
+        status = move_entry(intake, &directories, &intake->queue[i], &is_complete, ret_error);
         if (status == AOTICACHE_OK && !is_complete)
             aoticache_intake_free_entry(&intake->queue[i]);
         else
@@ -216,8 +216,8 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
         intake->queue[kept++] = intake->queue[i];
     intake->count = kept;
     if (status == AOTICACHE_OK)
-        status = sync_folders(intake, &folders, ret_error);
-    close_folders(&folders);
+        status = sync_directories(intake, &directories, ret_error);
+    close_directories(&directories);
     return status;
 }
 

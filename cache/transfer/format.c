@@ -37,11 +37,11 @@ static bool read_object_path(const char *path, aoticache_digest *ret_digest)
 }
 
 /* Parses a directory's name followed by 64 digits. */
-static bool read_digest_path(const char *folder, const char *path, aoticache_digest *ret_key)
+static bool read_digest_path(const char *directory, const char *path, aoticache_digest *ret_key)
 {
-    if (strncmp(path, folder, strlen(folder)) != 0)
+    if (strncmp(path, directory, strlen(directory)) != 0)
         return false;
-    const char *rest = path + strlen(folder);
+    const char *rest = path + strlen(directory);
     return strlen(rest) == 64 && is_lower_hex(rest, 64) && aoticache_digest_from_hex(rest, ret_key) == AOTICACHE_OK;
 }
 

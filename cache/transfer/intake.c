@@ -55,15 +55,15 @@ aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cach
                                         aoticache_error *ret_error)
 {
     *intake = (aoticache_intake){
-        .cache = cache, .options = options, .report = report, .scratch = AOTICACHE_SCRATCH_INIT, .folder_fd = -1};
+        .cache = cache, .options = options, .report = report, .scratch = AOTICACHE_SCRATCH_INIT, .directory_fd = -1};
     aoticache_status status = options->dry_run ? AOTICACHE_OK : aoticache_cache_check_writable(cache, ret_error);
     if (status == AOTICACHE_OK)
         status = options->dry_run ? aoticache_scratch_create_outside(&intake->scratch, ret_error)
                                   : aoticache_scratch_create(cache->directory, &intake->scratch, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    intake->folder_fd = open(intake->scratch.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (intake->folder_fd < 0)
+    intake->directory_fd = open(intake->scratch.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (intake->directory_fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", intake->scratch.path);
     intake->queue = calloc(AOTICACHE_INTAKE_BATCH, sizeof *intake->queue);
     if (intake->queue == NULL)
@@ -80,7 +80,7 @@ void aoticache_intake_end(aoticache_intake *intake)
         aoticache_intake_free_entry(&intake->queue[i]);
     free(intake->queue);
     aoticache_hash_map_free(&intake->table);
-    cleanup_fd_release(&intake->folder_fd);
+    cleanup_fd_release(&intake->directory_fd);
     aoticache_scratch_remove(&intake->scratch);
     intake->cache = NULL;
 }
@@ -147,7 +147,7 @@ aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_
 bool aoticache_intake_has_space(aoticache_intake *intake, const char *name, uint64_t bytes)
 {
     struct statvfs file_system;
-    if (fstatvfs(intake->folder_fd, &file_system) != 0)
+    if (fstatvfs(intake->directory_fd, &file_system) != 0)
         return true; /* then it is tried */
     uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
     if (available >= SPARE_BYTES && bytes <= available - SPARE_BYTES)
@@ -164,7 +164,7 @@ aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const ao
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    *ret_fd = aoticache_syscall_openat(intake->folder_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    *ret_fd = aoticache_syscall_openat(intake->directory_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (*ret_fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", intake->scratch.path, hex);
     aoticache_directory_hand_over(intake->cache->directory, *ret_fd, 0600);
@@ -206,7 +206,7 @@ void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_dig
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     int saved = errno;
     aoticache_digest_to_hex(digest, hex);
-    aoticache_syscall_unlinkat(intake->folder_fd, hex, 0);
+    aoticache_syscall_unlinkat(intake->directory_fd, hex, 0);
     errno = saved;
 }
 

@@ -146,7 +146,7 @@ typedef struct aoticache_intake {
     const aoticache_transfer_options *options;
     aoticache_transfer_report *report;
     aoticache_scratch scratch;
-    int folder_fd;                 /* of the private directory */
+    int directory_fd;              /* of the private directory */
     aoticache_hash_map table;      /* of aoticache_transfer_object, by digest */
     aoticache_intake_entry *queue; /* AOTICACHE_INTAKE_BATCH of them */
     size_t count;

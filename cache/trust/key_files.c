@@ -91,7 +91,7 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
 }
 
 /* Opens the directory of keys. NOT_FOUND if it is not there. */
-static aoticache_status open_folder(const char *directory, int *ret_fd, aoticache_error *ret_error)
+static aoticache_status open_directory(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
     struct stat found;
     cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -126,11 +126,11 @@ static aoticache_status read_all(int fd, const char *path, char **ret_text, aoti
 }
 
 /* Gives "" if there is no such file. */
-static aoticache_status read_text(int folder, const char *path, const char *name, char **ret_text,
+static aoticache_status read_text(int directory, const char *path, const char *name, char **ret_text,
                                   aoticache_error *ret_error)
 {
     struct stat found;
-    cleanup_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    cleanup_fd int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT) {
         *ret_text = strdup("");
         return *ret_text != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
@@ -170,11 +170,11 @@ static char *word_of(char *line)
 aoticache_status aoticache_key_file_read(const char *directory, const char *name, aoticache_key_word_fn callback,
                                          void *user, aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     cleanup_free char *path = path_of(directory, name, ret_error), *text = NULL;
-    aoticache_status status = path != NULL ? open_folder(directory, &folder, ret_error) : AOTICACHE_NO_MEMORY;
+    aoticache_status status = path != NULL ? open_directory(directory, &subdirectory, ret_error) : AOTICACHE_NO_MEMORY;
     if (status == AOTICACHE_OK)
-        status = read_text(folder, path, name, &text, ret_error);
+        status = read_text(subdirectory, path, name, &text, ret_error);
     char *rest = text;
     for (size_t number = 1; status == AOTICACHE_OK && rest != NULL; number++) {
         cleanup_free char *place = NULL;
@@ -194,7 +194,7 @@ aoticache_status aoticache_key_file_read(const char *directory, const char *name
 /* ---- changing ---- */
 
 /* Creates the directory and its parents, for the user alone. */
-static aoticache_status make_folder(const char *directory, aoticache_error *ret_error)
+static aoticache_status make_directory(const char *directory, aoticache_error *ret_error)
 {
     cleanup_free char *path = strdup(directory);
     if (path == NULL)
@@ -240,46 +240,48 @@ static char *edit(const char *text, drops_fn drops, void *user, const char *adde
     return edited;
 }
 
-static aoticache_status replace_file(int folder, const char *path, const char *name, const char *text,
+static aoticache_status replace_file(int directory, const char *path, const char *name, const char *text,
                                      aoticache_error *ret_error)
 {
     char temporary[64];
     snprintf(temporary, sizeof temporary, "%s.new-%ld", name, (long)getpid());
-    aoticache_syscall_unlinkat(folder, temporary, 0); /* left by a dead process with the same number */
-    cleanup_fd int fd = aoticache_syscall_openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    aoticache_syscall_unlinkat(directory, temporary, 0); /* left by a dead process with the same number */
+    cleanup_fd int fd = aoticache_syscall_openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd >= 0 && aoticache_syscall_write(fd, text, strlen(text)) == 0 && aoticache_syscall_fsync(fd) == 0 &&
-        aoticache_syscall_renameat(folder, temporary, folder, name) == 0 && aoticache_syscall_fsync(folder) == 0)
+        aoticache_syscall_renameat(directory, temporary, directory, name) == 0 &&
+        aoticache_syscall_fsync(directory) == 0)
         return AOTICACHE_OK;
     const int saved = errno;
-    aoticache_syscall_unlinkat(folder, temporary, 0);
+    aoticache_syscall_unlinkat(directory, temporary, 0);
     return aoticache_error_set_errno(ret_error, saved, "cannot write %s", path);
 }
 
 /* Rewrites one file of a directory that is open and locked, if that changes it. */
-static aoticache_status change_file(int folder, const char *directory, const char *name, drops_fn drops, void *user,
-                                    const char *added, aoticache_error *ret_error)
+static aoticache_status change_file(int subdirectory, const char *directory, const char *name, drops_fn drops,
+                                    void *user, const char *added, aoticache_error *ret_error)
 {
     cleanup_free char *path = path_of(directory, name, ret_error), *text = NULL, *edited = NULL;
-    aoticache_status status = path != NULL ? read_text(folder, path, name, &text, ret_error) : AOTICACHE_NO_MEMORY;
+    aoticache_status status =
+        path != NULL ? read_text(subdirectory, path, name, &text, ret_error) : AOTICACHE_NO_MEMORY;
     if (status != AOTICACHE_OK)
         return status;
     edited = edit(text, drops, user, added);
     if (edited == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", path);
-    return strcmp(text, edited) == 0 ? AOTICACHE_OK : replace_file(folder, path, name, edited, ret_error);
+    return strcmp(text, edited) == 0 ? AOTICACHE_OK : replace_file(subdirectory, path, name, edited, ret_error);
 }
 
-static aoticache_status open_to_change(const char *directory, int *ret_folder, aoticache_error *ret_error)
+static aoticache_status open_to_change(const char *directory, int *ret_directory, aoticache_error *ret_error)
 {
     if (directory == NULL || directory[0] == '\0')
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "no key directory: set HOME, or `keys` in the configuration");
-    aoticache_status status = open_folder(directory, ret_folder, ret_error);
+    aoticache_status status = open_directory(directory, ret_directory, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
-        status = make_folder(directory, ret_error);
-    if (status == AOTICACHE_OK && *ret_folder < 0)
-        status = open_folder(directory, ret_folder, ret_error);
-    if (status == AOTICACHE_OK && aoticache_syscall_flock(*ret_folder, LOCK_EX) != 0)
+        status = make_directory(directory, ret_error);
+    if (status == AOTICACHE_OK && *ret_directory < 0)
+        status = open_directory(directory, ret_directory, ret_error);
+    if (status == AOTICACHE_OK && aoticache_syscall_flock(*ret_directory, LOCK_EX) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot lock the key directory %s", directory);
     return status;
 }
@@ -288,12 +290,13 @@ aoticache_status aoticache_key_directory_own_key(const char *directory, const ch
                                                  aoticache_secret_key **ret_key, bool *ret_is_new,
                                                  aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     aoticache_secret_key *key = NULL;
     aoticache_status status = AOTICACHE_OK;
     if (ret_key == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
-    status = open_to_change(directory, &folder, ret_error); /* locked, so that two first exports make only one key */
+    status =
+        open_to_change(directory, &subdirectory, ret_error); /* locked, so that two first exports make only one key */
     cleanup_free char *path = status == AOTICACHE_OK ? path_of(directory, AOTICACHE_SECRET_KEY_FILE, ret_error) : NULL;
     if (path == NULL)
         return status == AOTICACHE_OK ? AOTICACHE_NO_MEMORY : status;
@@ -342,16 +345,16 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
                                                aoticache_error *ret_error)
 {
     char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     struct trusting trusting = {.key = key};
     if (key == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, key);
     aoticache_status status = aoticache_signer_name_check(key->name, ret_error);
     if (status == AOTICACHE_OK)
-        status = open_to_change(directory, &folder, ret_error);
+        status = open_to_change(directory, &subdirectory, ret_error);
     if (status == AOTICACHE_OK) /* changes nothing: only reads */
-        status =
-            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL, ret_error);
+        status = change_file(subdirectory, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL,
+                             ret_error);
     if (status == AOTICACHE_OK && trusting.has_namesake)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "another key named '%s' is already trusted; if it was replaced, first run "
@@ -360,11 +363,12 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
     aoticache_public_key_format(key, text);
     trusting = (struct trusting){.key = key, .is_there = trusting.is_there};
     if (status == AOTICACHE_OK && !trusting.is_there)
-        status =
-            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, text, ret_error);
+        status = change_file(subdirectory, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, text,
+                             ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_public_key copy = *key;
-        status = change_file(folder, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_revocation, &copy, NULL, ret_error);
+        status =
+            change_file(subdirectory, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_revocation, &copy, NULL, ret_error);
     }
     return status;
 }
@@ -382,19 +386,20 @@ static bool drops_same_word(void *user, const char *word)
 
 aoticache_status aoticache_key_directory_revoke(const char *directory, const char *what, aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     aoticache_revocation revocation;
     aoticache_status status = aoticache_revocation_parse(what, &revocation, ret_error);
     if (status == AOTICACHE_OK)
-        status = open_to_change(directory, &folder, ret_error);
+        status = open_to_change(directory, &subdirectory, ret_error);
     cleanup_free char *word = what != NULL ? strdup(what) : NULL;
     if (status == AOTICACHE_OK && word == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     /* The revocation is written first: if the process dies in between, the key is in both files, and is refused. */
     if (status == AOTICACHE_OK)
-        status = change_file(folder, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_same_word, word, word, ret_error);
-    if (status == AOTICACHE_OK)
         status =
-            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_trusted, &revocation, NULL, ret_error);
+            change_file(subdirectory, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_same_word, word, word, ret_error);
+    if (status == AOTICACHE_OK)
+        status = change_file(subdirectory, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_trusted, &revocation, NULL,
+                             ret_error);
     return status;
 }

@@ -68,7 +68,7 @@ aoticache_status aoticache_signature_file_read(aoticache_directory *directory, c
 
 /* ---- writing ---- */
 
-static aoticache_status write_file(aoticache_directory *directory, int folder, const char *name,
+static aoticache_status write_file(aoticache_directory *directory, int subdirectory, const char *name,
                                    const aoticache_signature_list *list, bool syncs, aoticache_error *ret_error)
 {
     char temporary[80];
@@ -77,7 +77,7 @@ static aoticache_status write_file(aoticache_directory *directory, int folder, c
     const mode_t mode = aoticache_directory_file_mode(directory);
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for signatures");
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_scratch_name(directory, temporary, sizeof temporary);
@@ -86,8 +86,8 @@ static aoticache_status write_file(aoticache_directory *directory, int folder, c
         return aoticache_error_set_errno(ret_error, errno, "cannot write the signatures of %s", name);
     aoticache_directory_hand_over(directory, fd, mode);
     if (aoticache_syscall_write(fd, text, strlen(text)) == 0 && (!syncs || aoticache_syscall_fsync(fd) == 0) &&
-        aoticache_syscall_renameat(tmp, temporary, folder, name) == 0 &&
-        (!syncs || aoticache_syscall_fsync(folder) == 0))
+        aoticache_syscall_renameat(tmp, temporary, subdirectory, name) == 0 &&
+        (!syncs || aoticache_syscall_fsync(subdirectory) == 0))
         return AOTICACHE_OK;
     status = aoticache_error_set_errno(ret_error, errno, "cannot write the signatures of %s", name);
     aoticache_syscall_unlinkat(tmp, temporary, 0);
@@ -96,7 +96,7 @@ static aoticache_status write_file(aoticache_directory *directory, int folder, c
 
 /* Adds signatures to the existing ones. A file that cannot be used is quarantined: the new signatures were checked, those in
  * the file were not. */
-static aoticache_status add(aoticache_directory *directory, int folder, const aoticache_digest *artifact,
+static aoticache_status add(aoticache_directory *directory, int subdirectory, const aoticache_digest *artifact,
                             const aoticache_signature_list *more, bool syncs, aoticache_error *ret_error)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES];
@@ -107,7 +107,7 @@ static aoticache_status add(aoticache_directory *directory, int folder, const ao
     if (status == AOTICACHE_CORRUPT) {
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is moved to " AOTICACHE_QUARANTINE "/",
                       detail.message);
-        status = aoticache_directory_quarantine(directory, folder, name, name, &detail);
+        status = aoticache_directory_quarantine(directory, subdirectory, name, name, &detail);
         list.count = 0;
     }
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
@@ -120,27 +120,27 @@ static aoticache_status add(aoticache_directory *directory, int folder, const ao
                                        AOTICACHE_MAX_SIGNATURES);
     if (list.count == before.count && memcmp(list.items, before.items, list.count * sizeof list.items[0]) == 0)
         return AOTICACHE_OK;
-    return write_file(directory, folder, name, &list, syncs, ret_error);
+    return write_file(directory, subdirectory, name, &list, syncs, ret_error);
 }
 
 aoticache_status aoticache_signature_file_add(aoticache_directory *directory, const aoticache_digest *artifact,
                                               const aoticache_signature_list *more, bool syncs,
                                               aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
+    cleanup_fd int subdirectory = -1;
     if (more->count == 0)
         return AOTICACHE_OK;
     aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_SIGNATURES, true, &folder, ret_error);
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_SIGNATURES, true, &subdirectory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
+    status = aoticache_lock_acquire(subdirectory, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
         return aoticache_error_set(ret_error, status,
                                    "%s/" AOTICACHE_SIGNATURES
                                    ": timed out after %u ms: another process is changing signatures",
                                    directory->path, (unsigned)directory->lock_timeout_ms);
-    return status == AOTICACHE_OK ? add(directory, folder, artifact, more, syncs, ret_error) : status;
+    return status == AOTICACHE_OK ? add(directory, subdirectory, artifact, more, syncs, ret_error) : status;
 }
 
 /* ---- listing ---- */
@@ -149,7 +149,8 @@ aoticache_status aoticache_signature_files_list(aoticache_directory *directory, 
                                                 void *user, aoticache_error *ret_error)
 {
     int fd = -1;
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_SIGNATURES, false, &fd, ret_error);
+    aoticache_status status =
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_SIGNATURES, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = aoticache_listing_open(fd);

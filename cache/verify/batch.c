@@ -184,14 +184,14 @@ static bool can_enter_objects(const aoticache_verification *verification)
     return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;
 }
 
-aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
-                                                    aoticache_verify_batch *batch, aoticache_error *ret_error)
+aoticache_status aoticache_verification_list_directory(aoticache_verification *verification, unsigned directory,
+                                                       aoticache_verify_batch *batch, aoticache_error *ret_error)
 {
-    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    char path[AOTICACHE_OBJECT_DIRECTORY_BYTES];
     cleanup_dir DIR *listing = NULL;
     aoticache_error detail = {.message = ""};
     bool has_memory = true;
-    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", folder & 0xff);
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", directory & 0xff);
     aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
     if (status == AOTICACHE_DENIED && can_enter_objects(verification))
         has_memory = add_odd(batch, path, detail.message);
@@ -200,7 +200,7 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
     for (const char *name; has_memory && listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES], foreign[512];
         aoticache_digest digest;
-        snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, name);
+        snprintf(hex, sizeof hex, "%02x%.62s", directory & 0xff, name);
         snprintf(foreign, sizeof foreign, "%s/%s", path, name);
         if (!is_hex(name, AOTICACHE_OBJECT_NAME_BYTES - 1) || aoticache_digest_from_hex(hex, &digest) != AOTICACHE_OK)
             has_memory = add_odd(batch, foreign, NULL);

@@ -45,7 +45,7 @@ aoticache_status aoticache_verification_open_listing(aoticache_verification *ver
         return errno == ENOENT ? AOTICACHE_OK : refuse_unreadable(errno, "cannot examine it", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    aoticache_status status = aoticache_directory_open_subdirectory(directory, path, false, &fd, ret_error);
     if (status == AOTICACHE_IO && errno == EIO)
         return refuse_unreadable(errno, "cannot open it", ret_error);
     if (status != AOTICACHE_OK)
@@ -72,13 +72,13 @@ static aoticache_status move_foreign(aoticache_verification *verification, const
 {
     aoticache_directory *directory = verification->cache->directory;
     cleanup_fd int parent = -1;
-    char folder[512];
+    char subdirectory[512];
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
-    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
+    snprintf(subdirectory, sizeof subdirectory, "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
     aoticache_status status = AOTICACHE_OK;
     if (slash != NULL)
-        status = aoticache_directory_open_folder(directory, folder, false, &parent, ret_error);
+        status = aoticache_directory_open_subdirectory(directory, subdirectory, false, &parent, ret_error);
     if (status == AOTICACHE_OK)
         status =
             aoticache_directory_quarantine(directory, slash != NULL ? parent : directory->fd, name, name, ret_error);

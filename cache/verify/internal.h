@@ -99,7 +99,7 @@ typedef struct aoticache_verification {
     bool is_interrupted;   /* stopped inside an object, which is not done */
     bool is_index_checked; /* and is sound, according to this part or an earlier one */
     aoticache_verify_phase phase;
-    unsigned first_folder; /* of the batch in progress */
+    unsigned first_directory; /* of the batch in progress */
     bool has_cursor;
     aoticache_digest cursor; /* objects up to this one are done */
     aoticache_lost_manifest *lost;
@@ -139,8 +139,8 @@ void aoticache_verify_batch_release(aoticache_verify_batch *batch);
 /* Returns whether an earlier part has examined it. */
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest);
 /* Adds the objects of a directory, 0 to 255, that are not done. OK, IO, NO_MEMORY. */
-aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
-                                                    aoticache_verify_batch *batch, aoticache_error *ret_error);
+aoticache_status aoticache_verification_list_directory(aoticache_verification *verification, unsigned directory,
+                                                       aoticache_verify_batch *batch, aoticache_error *ret_error);
 /* Adds the rows of the index for directories from first to last, sorts, and links each object to its rows. */
 aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
                                                   unsigned last, aoticache_verify_batch *batch,
@@ -191,13 +191,13 @@ aoticache_status aoticache_verification_check_links(aoticache_verification *veri
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error);
 
 /* Called for each name in a directory of the root, until the verification is stopped. */
-typedef aoticache_status (*aoticache_verification_name_fn)(aoticache_verification *verification, int folder,
+typedef aoticache_status (*aoticache_verification_name_fn)(aoticache_verification *verification, int directory,
                                                            const char *name, aoticache_error *ret_error);
 aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
                                                       aoticache_verification_name_fn check, aoticache_error *ret_error);
 /* Checks that the name is gone, or is a trusted file of this type with a digest as its name; otherwise it is foreign. */
-aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,
-                                                   const char *name, mode_t type, bool *ret_usable,
+aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int directory,
+                                                   const char *path, const char *name, mode_t type, bool *ret_usable,
                                                    aoticache_error *ret_error);
 
 /* ---- signatures.c ---- */

@@ -51,15 +51,15 @@ aoticache_status aoticache_verification_for_each_name(aoticache_verification *ve
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,
-                                                   const char *name, mode_t type, bool *ret_usable,
+aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int subdirectory,
+                                                   const char *path, const char *name, mode_t type, bool *ret_usable,
                                                    aoticache_error *ret_error)
 {
     struct stat found;
     char full[512];
     *ret_usable = false;
     snprintf(full, sizeof full, "%s/%s", path, name);
-    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(subdirectory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) {
         char text[128];
         if (errno != ENOENT)
             aoticache_verification_note_unreadable(verification, full, strerror_r(errno, text, sizeof text));
@@ -81,13 +81,13 @@ static const aoticache_manifest_file *find_file(const aoticache_manifest *manife
 }
 
 /* Returns OK; CORRUPT; DENIED if it cannot be examined. */
-static aoticache_status check_link(const aoticache_directory *directory, int folder, const char *name,
+static aoticache_status check_link(const aoticache_directory *directory, int subdirectory, const char *name,
                                    const aoticache_digest *digest, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat link, object;
     aoticache_object_path(digest, path);
-    if (fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(subdirectory, name, &link, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno != ENOENT) {
             aoticache_error_set_errno(ret_error, errno, "cannot examine %s", name);
             return AOTICACHE_DENIED;
@@ -102,9 +102,9 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
 }
 
 /* Gives the name of a file in the directory that does not belong to the artifact; returns false if there is none. */
-static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
+static bool has_other_file(int directory, const aoticache_manifest *manifest, char ret_name[256])
 {
-    cleanup_dir DIR *listing = aoticache_directory_list(folder);
+    cleanup_dir DIR *listing = aoticache_directory_list(directory);
     for (const char *name; listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
         if (find_file(manifest, name) != NULL)
             continue;
@@ -115,40 +115,41 @@ static bool has_other_file(int folder, const aoticache_manifest *manifest, char 
 }
 
 /* Returns OK, NOT_FOUND (there is nothing to compare with), CORRUPT with the error, DENIED (it cannot be examined). */
-static aoticache_status compare_folder(aoticache_verification *verification, int parent, const char *name,
-                                       aoticache_error *ret_error)
+static aoticache_status compare_directory(aoticache_verification *verification, int parent, const char *name,
+                                          aoticache_error *ret_error)
 {
     aoticache_cache *cache = verification->cache;
     aoticache_digest artifact;
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
     char other[256];
-    cleanup_fd int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno)) {
+    cleanup_fd int subdirectory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (subdirectory < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno)) {
         aoticache_error_set_errno(ret_error, errno, "it cannot be opened");
         return AOTICACHE_DENIED;
     }
-    if (folder < 0 || aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK ||
+    if (subdirectory < 0 || aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK ||
         (verification->index != NULL &&
          aoticache_index_has_object(verification->index, &artifact, NULL) != AOTICACHE_OK) ||
         aoticache_cache_load_manifest(cache->directory, &artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
-        status = check_link(cache->directory, folder, manifest->files[i].name, &manifest->files[i].digest, ret_error);
-    if (status == AOTICACHE_OK && has_other_file(folder, manifest, other))
+        status =
+            check_link(cache->directory, subdirectory, manifest->files[i].name, &manifest->files[i].digest, ret_error);
+    if (status == AOTICACHE_OK && has_other_file(subdirectory, manifest, other))
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not a file of the artifact", other);
     aoticache_manifest_free(manifest);
     return status;
 }
 
-static aoticache_status repair_folder(aoticache_verification *verification, int parent, const char *name,
-                                      aoticache_error *ret_error)
+static aoticache_status repair_directory(aoticache_verification *verification, int parent, const char *name,
+                                         aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_directory *directory = verification->cache->directory;
     aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
-    if (status == AOTICACHE_OK && compare_folder(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
+    if (status == AOTICACHE_OK && compare_directory(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
         status = aoticache_directory_quarantine(directory, parent, name, name, ret_error);
         /* overlayfs: a directory of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
         if (status == AOTICACHE_IO && errno == EXDEV && aoticache_directory_remove_tree(parent, name) == 0)
@@ -159,8 +160,8 @@ static aoticache_status repair_folder(aoticache_verification *verification, int 
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static aoticache_status check_folder(aoticache_verification *verification, int parent, const char *name,
-                                     aoticache_error *ret_error)
+static aoticache_status check_directory(aoticache_verification *verification, int parent, const char *name,
+                                        aoticache_error *ret_error)
 {
     bool is_usable;
     char path[512];
@@ -170,20 +171,20 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick)
         return status;
     snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
-    status = compare_folder(verification, parent, name, &detail);
+    status = compare_directory(verification, parent, name, &detail);
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
     /* Compared twice: another process may have been replacing it. */
-    if (status != AOTICACHE_CORRUPT || compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
+    if (status != AOTICACHE_CORRUPT || compare_directory(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
         return AOTICACHE_OK;
     verification->report.wrong_links++;
     aoticache_verification_report_finding(verification, "link", path, detail.message);
-    return verification->options.repair ? repair_folder(verification, parent, name, ret_error) : AOTICACHE_OK;
+    return verification->options.repair ? repair_directory(verification, parent, name, ret_error) : AOTICACHE_OK;
 }
 
 aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error)
 {
-    return aoticache_verification_for_each_name(verification, AOTICACHE_ARTIFACTS, check_folder, ret_error);
+    return aoticache_verification_for_each_name(verification, AOTICACHE_ARTIFACTS, check_directory, ret_error);
 }
 
 /* ---- pins and tags ---- */
@@ -206,7 +207,7 @@ static bool copy_pins(void *user, const aoticache_pins *pins)
 }
 
 /* Repeats an existing setting, which makes the change quarantine the damaged file and rewrite it from the index. */
-static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status repair_pin_file(aoticache_verification *verification, int subdirectory, const char *name,
                                         const aoticache_key *key, aoticache_error *ret_error)
 {
     aoticache_cache *cache = verification->cache;
@@ -217,13 +218,13 @@ static aoticache_status repair_pin_file(aoticache_verification *verification, in
     else if (status == AOTICACHE_OK && known.tag[0] != '\0')
         status = aoticache_cache_change_pins(cache, key, 1, AOTICACHE_TAG, known.tag, NULL, ret_error);
     else if (status == AOTICACHE_OK)
-        status = aoticache_directory_quarantine(cache->directory, folder, name, name, ret_error);
+        status = aoticache_directory_quarantine(cache->directory, subdirectory, name, name, ret_error);
     if (status == AOTICACHE_OK)
         verification->report.repaired++;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static aoticache_status check_pin_file(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status check_pin_file(aoticache_verification *verification, int subdirectory, const char *name,
                                        aoticache_error *ret_error)
 {
     bool is_usable;
@@ -231,8 +232,8 @@ static aoticache_status check_pin_file(aoticache_verification *verification, int
     aoticache_key key;
     aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
-    aoticache_status status =
-        aoticache_verification_check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG, &is_usable, ret_error);
+    aoticache_status status = aoticache_verification_check_name(verification, subdirectory, AOTICACHE_PINS, name,
+                                                                S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return status;
@@ -246,7 +247,8 @@ static aoticache_status check_pin_file(aoticache_verification *verification, int
         return status == AOTICACHE_DENIED ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_marks++;
     aoticache_verification_report_finding(verification, "mark", path, detail.message);
-    return verification->options.repair ? repair_pin_file(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
+    return verification->options.repair ? repair_pin_file(verification, subdirectory, name, &key, ret_error)
+                                        : AOTICACHE_OK;
 }
 
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error)

@@ -14,7 +14,7 @@
 #include "cache/store/lock.h"
 #include "cache/verify/internal.h"
 
-#define FOLDERS 256
+#define DIRECTORIES 256
 /* Directories are added to a batch until it has this many objects: at its end threads wait for each other. */
 #define BATCH_OBJECTS 4096
 #define SAVE_NS UINT64_C(1000000000)
@@ -227,7 +227,7 @@ static aoticache_status judge_batch(aoticache_verification *verification, aotica
             status = aoticache_verification_report_foreign(verification, batch->odd[i].path, ret_error);
     }
     if (status == AOTICACHE_OK) {
-        verification->first_folder = (unsigned)batch->last.bytes[0] + 1;
+        verification->first_directory = (unsigned)batch->last.bytes[0] + 1;
         verification->cursor = batch->last;
         verification->has_cursor = true;
     }
@@ -257,20 +257,21 @@ static aoticache_status count_batch(aoticache_verification *verification, aotica
 
 typedef aoticache_status (*batch_fn)(aoticache_verification *, aoticache_verify_batch *, aoticache_error *);
 
-static aoticache_status walk_folders(aoticache_verification *verification, unsigned first, batch_fn treat,
-                                     aoticache_error *ret_error)
+static aoticache_status walk_directories(aoticache_verification *verification, unsigned first, batch_fn treat,
+                                         aoticache_error *ret_error)
 {
     aoticache_verify_batch batch = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
-    for (unsigned folder = first; status == AOTICACHE_OK && !verification->is_stopped && folder < FOLDERS; folder++) {
-        status = aoticache_verification_list_folder(verification, folder, &batch, ret_error);
-        if (status != AOTICACHE_OK || (batch.count < BATCH_OBJECTS && folder + 1 < FOLDERS))
+    for (unsigned directory = first; status == AOTICACHE_OK && !verification->is_stopped && directory < DIRECTORIES;
+         directory++) {
+        status = aoticache_verification_list_directory(verification, directory, &batch, ret_error);
+        if (status != AOTICACHE_OK || (batch.count < BATCH_OBJECTS && directory + 1 < DIRECTORIES))
             continue;
-        status = aoticache_verification_read_rows(verification, first, folder, &batch, ret_error);
+        status = aoticache_verification_read_rows(verification, first, directory, &batch, ret_error);
         if (status == AOTICACHE_OK)
             status = treat(verification, &batch, ret_error);
         aoticache_verify_batch_clear(&batch);
-        first = folder + 1;
+        first = directory + 1;
     }
     aoticache_verify_batch_release(&batch);
     return status;
@@ -283,8 +284,9 @@ aoticache_status aoticache_verification_check_objects(aoticache_verification *ve
         status = aoticache_verification_check_top(verification, ret_error);
     verification->has_cursor = true; /* at 0: no object precedes it, and objects/ itself is done */
     verification->saved_ns = aoticache_monotonic_ns();
-    return status == AOTICACHE_OK ? walk_folders(verification, verification->first_folder, check_batch, ret_error)
-                                  : status;
+    return status == AOTICACHE_OK
+               ? walk_directories(verification, verification->first_directory, check_batch, ret_error)
+               : status;
 }
 
 aoticache_status aoticache_verification_count_unreferenced(aoticache_verification *verification,
@@ -292,5 +294,5 @@ aoticache_status aoticache_verification_count_unreferenced(aoticache_verificatio
 {
     verification->report.unreferenced = 0;
     verification->has_cursor = false;
-    return walk_folders(verification, 0, count_batch, ret_error);
+    return walk_directories(verification, 0, count_batch, ret_error);
 }

@@ -6,11 +6,11 @@
 
 #include "cache/verify/internal.h"
 
-static aoticache_status quarantine(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status quarantine(aoticache_verification *verification, int subdirectory, const char *name,
                                    aoticache_error *ret_error)
 {
     aoticache_status status =
-        aoticache_directory_quarantine(verification->cache->directory, folder, name, name, ret_error);
+        aoticache_directory_quarantine(verification->cache->directory, subdirectory, name, name, ret_error);
     if (status == AOTICACHE_OK)
         verification->report.repaired++;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
@@ -49,7 +49,7 @@ static aoticache_status check_entry(aoticache_verification *verification, const 
     return status;
 }
 
-static aoticache_status check_file(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status check_file(aoticache_verification *verification, int subdirectory, const char *name,
                                    aoticache_error *ret_error)
 {
     bool is_usable;
@@ -57,7 +57,7 @@ static aoticache_status check_file(aoticache_verification *verification, int fol
     aoticache_digest artifact;
     aoticache_signature_list list;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_verification_check_name(verification, folder, AOTICACHE_SIGNATURES, name,
+    aoticache_status status = aoticache_verification_check_name(verification, subdirectory, AOTICACHE_SIGNATURES, name,
                                                                 S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK)
@@ -68,7 +68,7 @@ static aoticache_status check_file(aoticache_verification *verification, int fol
         return check_entry(verification, &artifact, path, ret_error);
     if (status == AOTICACHE_CORRUPT) {
         report(verification, path, detail.message);
-        return verification->options.repair ? quarantine(verification, folder, name, ret_error) : AOTICACHE_OK;
+        return verification->options.repair ? quarantine(verification, subdirectory, name, ret_error) : AOTICACHE_OK;
     }
     if (status == AOTICACHE_NO_MEMORY)
         return aoticache_error_set(ret_error, status, "%s", detail.message);

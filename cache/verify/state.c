@@ -22,7 +22,7 @@
 #define STATE_BYTES 2048
 
 struct state {
-    unsigned is_quick, is_repair, is_index_checked, phase, first_folder, has_cursor;
+    unsigned is_quick, is_repair, is_index_checked, phase, first_directory, has_cursor;
     aoticache_digest cursor;
     aoticache_verify_report report;
 };
@@ -38,7 +38,7 @@ static int format(const aoticache_verification *verification, char text[STATE_BY
     int length =
         snprintf(text, STATE_BYTES, FIRST_LINE "quick %d\nrepair %d\nindex %d\nphase %d\nfolder %u\ncursor %s\n",
                  verification->options.quick, verification->options.repair, verification->is_index_checked,
-                 (int)verification->phase, verification->first_folder, cursor);
+                 (int)verification->phase, verification->first_directory, cursor);
 #define WRITE_COUNT(name, what) \
     length += snprintf(text + length, STATE_BYTES - (size_t)length, #name " %" PRIu64 "\n", report->name - again->name);
     AOTICACHE_VERIFY_COUNT_LIST(WRITE_COUNT)
@@ -50,7 +50,7 @@ static bool replace(aoticache_directory *directory, const char *text, size_t siz
 {
     char name[80];
     cleanup_fd int tmp = -1;
-    if (aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp, NULL) != AOTICACHE_OK)
+    if (aoticache_directory_open_subdirectory(directory, AOTICACHE_TMP, true, &tmp, NULL) != AOTICACHE_OK)
         return false;
     aoticache_scratch_name(directory, name, sizeof name);
     const mode_t mode = aoticache_directory_file_mode(directory);
@@ -127,7 +127,7 @@ static bool parse(char *text, struct state *state)
         !read_small_number(&text, "repair", 1, &state->is_repair) ||
         !read_small_number(&text, "index", 1, &state->is_index_checked) ||
         !read_small_number(&text, "phase", AOTICACHE_VERIFY_LINKS, &state->phase) ||
-        !read_small_number(&text, "folder", 256, &state->first_folder))
+        !read_small_number(&text, "folder", 256, &state->first_directory))
         return false;
     const char *cursor = read_line(&text, "cursor");
     state->has_cursor = cursor != NULL && strcmp(cursor, "-") != 0;
@@ -169,7 +169,7 @@ void aoticache_verification_restore(aoticache_verification *verification)
         return;
     verification->is_index_checked = state.is_index_checked != 0;
     verification->phase = (aoticache_verify_phase)state.phase;
-    verification->first_folder = state.first_folder;
+    verification->first_directory = state.first_directory;
     verification->has_cursor = state.has_cursor != 0;
     verification->cursor = state.cursor;
     verification->report = state.report;

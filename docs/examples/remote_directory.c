@@ -78,7 +78,7 @@ static aoticache_status get(void *connection, const char *name, uint64_t max_byt
     return status;
 }
 
-static void make_folders(char *path)
+static void make_directories(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -97,7 +97,7 @@ static aoticache_status put(void *connection, const char *name, const void *byte
     if (path_of(connection, name, "", path, sizeof path) != 0 ||
         path_of(connection, name, ending, temporary, sizeof temporary) != 0)
         return fail(ret_error, AOTICACHE_IO, "the name is too long");
-    make_folders(temporary);
+    make_directories(temporary);
     FILE *file = fopen(temporary, "wbe");
     if (file == NULL)
         return fail(ret_error, AOTICACHE_IO, "cannot write");

@@ -28,11 +28,11 @@
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 #define MAX_SOURCE_BYTES (4 * 1024 * 1024)
 
-#define MAX_FOLDERS 17 /* those of kernel_folders, and `kernels` */
+#define MAX_DIRECTORIES 17 /* those of kernel_directories, and `kernels` */
 
 struct c_state {
-    char *folders[MAX_FOLDERS]; /* directories of sources, in the order of search; absolute */
-    size_t folder_count;
+    char *directories[MAX_DIRECTORIES]; /* directories of sources, in the order of search; absolute */
+    size_t directory_count;
     aoticache_cpu_target target;
     _Atomic(aoticache_compiler *) compiler; /* its properties; queried once, when first needed */
     char plain_producer[160];               /* if it does not report any */
@@ -85,11 +85,11 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
 }
 
 /* Sets ret_nearest to an operator of this directory if its name is nearer than *ret_nearest. */
-static void find_nearest_source(const char *folder, const char *op, size_t *least,
+static void find_nearest_source(const char *directory, const char *op, size_t *least,
                                 char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {
     struct dirent **files = NULL;
-    const int count = scandir(folder, &files, is_source, alphasort);
+    const int count = scandir(directory, &files, is_source, alphasort);
     for (int i = 0; i < count; i++) {
         char known[AOTICACHE_KERNEL_FILE_BYTES];
         guess_operator(files[i]->d_name, known);
@@ -109,27 +109,28 @@ static void suggest_operator(const struct c_state *state, const char *op, char *
     char nearest[AOTICACHE_KERNEL_FILE_BYTES];
     size_t least = AOTICACHE_NOT_NEAR;
     ret_hint[0] = '\0';
-    for (size_t i = 0; i < state->folder_count; i++)
-        find_nearest_source(state->folders[i], op, &least, nearest);
+    for (size_t i = 0; i < state->directory_count; i++)
+        find_nearest_source(state->directories[i], op, &least, nearest);
     if (least < AOTICACHE_NOT_NEAR)
         snprintf(ret_hint, size, "; did you mean %s?", nearest);
 }
 
-/* Finds the source. ret_folder: the position of its directory. */
-static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_folder,
+/* Finds the source. ret_directory: the position of its directory. */
+static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_directory,
                                     aoticache_error *ret_error)
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES], path[PATH_MAX], tried[512] = "";
     size_t used = 0;
     aoticache_kernel_file_name(op, name);
-    for (size_t i = 0; i < state->folder_count; i++) {
-        int length = snprintf(path, sizeof path, "%s/%s", state->folders[i], name);
+    for (size_t i = 0; i < state->directory_count; i++) {
+        int length = snprintf(path, sizeof path, "%s/%s", state->directories[i], name);
         if (length > 0 && (size_t)length < sizeof path && eaccess(path, R_OK) == 0) {
-            *ret_folder = i;
+            *ret_directory = i;
             return AOTICACHE_OK;
         }
         if (used < sizeof tried)
-            used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "", state->folders[i]);
+            used +=
+                (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "", state->directories[i]);
     }
     char hint[AOTICACHE_KERNEL_FILE_BYTES + 32];
     suggest_operator(state, op, hint, sizeof hint);
@@ -138,15 +139,15 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
 }
 
 /* Adds a file to the bytes to be hashed: its name, its size, its bytes. */
-static aoticache_status hash_file(const char *folder, const char *name, FILE *out, aoticache_error *ret_error)
+static aoticache_status hash_file(const char *directory, const char *name, FILE *out, aoticache_error *ret_error)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    int length = snprintf(path, sizeof path, "%s/%s", directory, name);
     cleanup_fd int fd = length > 0 && length < PATH_MAX ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     aoticache_digest digest;
     uint64_t size = 0;
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read %s/%s", folder, name);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read %s/%s", directory, name);
     aoticache_status status = aoticache_digest_of_fd(fd, &digest, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -167,16 +168,16 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_error *ret_error)
+static aoticache_status hash_headers(const char *directory, FILE *out, aoticache_error *ret_error)
 {
     struct dirent **headers = NULL;
     aoticache_status status = AOTICACHE_OK;
-    int count = scandir(folder, &headers, is_header, compare_names);
+    int count = scandir(directory, &headers, is_header, compare_names);
     if (count < 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read directory %s", folder);
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot read directory %s", directory);
     for (int i = 0; i < count; i++) {
         if (status == AOTICACHE_OK)
-            status = hash_file(folder, headers[i]->d_name, out, ret_error);
+            status = hash_file(directory, headers[i]->d_name, out, ret_error);
         free(headers[i]);
     }
     free(headers);
@@ -184,15 +185,16 @@ static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_er
 }
 
 /* Hashes the source and the headers that it may include: those of its own directory and of later directories. */
-static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t folder, FILE *out,
+static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t directory, FILE *out,
                                      aoticache_error *ret_error)
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES];
     aoticache_kernel_file_name(op, name);
     fputs(RECIPE, out);
-    aoticache_status status = hash_file(state->folders[folder], name, out, ret_error);
-    for (size_t i = folder; i < state->folder_count && status == AOTICACHE_OK; i++)
-        status = hash_headers(state->folders[i], out, ret_error); /* of two headers with one name the first is used */
+    aoticache_status status = hash_file(state->directories[directory], name, out, ret_error);
+    for (size_t i = directory; i < state->directory_count && status == AOTICACHE_OK; i++)
+        status =
+            hash_headers(state->directories[i], out, ret_error); /* of two headers with one name the first is used */
     return status;
 }
 
@@ -201,8 +203,8 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
                                           aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
-    size_t folder;
-    aoticache_status status = find_source(state, aoticache_request_op(request), &folder, ret_error);
+    size_t directory;
+    aoticache_status status = find_source(state, aoticache_request_op(request), &directory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     cleanup_free char *text = NULL;
@@ -210,7 +212,7 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
     FILE *out = aoticache_text_stream_open(&text, &size);
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    status = hash_sources(state, aoticache_request_op(request), folder, out, ret_error);
+    status = hash_sources(state, aoticache_request_op(request), directory, out, ret_error);
     bool complete = fclose(out) == 0;
     aoticache_digest digest;
     if (status == AOTICACHE_OK && (!complete || aoticache_digest_of(text, size, &digest) != AOTICACHE_OK))
@@ -260,7 +262,7 @@ static aoticache_status judge_failure(aoticache_process *process, const aoticach
 
 /* Paths used by a compile. */
 struct c_paths {
-    size_t folder; /* position of the source's directory */
+    size_t directory; /* position of the source's directory */
     char source[PATH_MAX], header[PATH_MAX], output[PATH_MAX];
     char runtime[PATH_MAX], torch[PATH_MAX], include[PATH_MAX];
 };
@@ -269,13 +271,13 @@ static aoticache_status name_source(const struct c_state *state, const char *op,
                                     aoticache_error *ret_error)
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES];
-    const char *folder = state->folders[paths->folder];
+    const char *directory = state->directories[paths->directory];
     aoticache_kernel_file_name(op, name);
-    int length = snprintf(paths->source, sizeof paths->source, "%s/%s", folder, name);
+    int length = snprintf(paths->source, sizeof paths->source, "%s/%s", directory, name);
     return length > 0 && (size_t)length < sizeof paths->source
                ? AOTICACHE_OK
                : aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "hook c: the path of directory %.400s... is too long", folder);
+                                     "hook c: the path of directory %.400s... is too long", directory);
 }
 
 /* Finds the paths of the installation. */
@@ -297,15 +299,15 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
                                      aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
-    const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 2 * MAX_FOLDERS + 40] = {hook->program};
+    const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 2 * MAX_DIRECTORIES + 40] = {hook->program};
     size_t count = 1;
     for (size_t i = 0; state->target.flags[i] != NULL; i++)
         arguments[count++] = state->target.flags[i];
     arguments[count++] = "-I";
     arguments[count++] = paths->include;
-    for (size_t i = paths->folder; i < state->folder_count; i++) {
+    for (size_t i = paths->directory; i < state->directory_count; i++) {
         arguments[count++] = "-I";
-        arguments[count++] = state->folders[i];
+        arguments[count++] = state->directories[i];
     }
     /*
      * Contracting operations into fused ones would change results from PyTorch's. Nobody reads errno and traps here. Integers
@@ -390,7 +392,7 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: directory %s is too long", directory);
     snprintf(paths->header, sizeof paths->header, "%s/request.h", directory);
     snprintf(paths->output, sizeof paths->output, "%s/kernel.so", directory);
-    aoticache_status status = find_source(state, op, &paths->folder, ret_error);
+    aoticache_status status = find_source(state, op, &paths->directory, ret_error);
     if (status == AOTICACHE_OK)
         status = name_source(state, op, paths, ret_error);
     if (status == AOTICACHE_OK)
@@ -428,8 +430,8 @@ static void c_free_state(aoticache_hook *hook)
 {
     struct c_state *state = hook->state;
     free(atomic_load(&state->compiler));
-    for (size_t i = 0; i < state->folder_count; i++)
-        free(state->folders[i]);
+    for (size_t i = 0; i < state->directory_count; i++)
+        free(state->directories[i]);
     free(state);
 }
 
@@ -442,19 +444,19 @@ static const aoticache_hook_kind c_kind = {
     .free_state = c_free_state,
 };
 
-static aoticache_status add_folder(struct c_state *state, const char *folder, aoticache_error *ret_error)
+static aoticache_status add_directory(struct c_state *state, const char *directory, aoticache_error *ret_error)
 {
     char path[PATH_MAX];
     struct stat status;
-    if (realpath(folder, path) == NULL || stat(path, &status) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot open the kernels directory %s", folder);
+    if (realpath(directory, path) == NULL || stat(path, &status) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "hook c: cannot open the kernels directory %s", directory);
     if (!S_ISDIR(status.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels directory %s is not a directory",
-                                   folder);
-    state->folders[state->folder_count] = strdup(path);
-    if (state->folders[state->folder_count] == NULL)
+                                   directory);
+    state->directories[state->directory_count] = strdup(path);
+    if (state->directories[state->directory_count] == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    state->folder_count++;
+    state->directory_count++;
     return AOTICACHE_OK;
 }
 
@@ -462,21 +464,21 @@ static aoticache_status add_folder(struct c_state *state, const char *folder, ao
  * Finds the directories of sources: those of the caller, which must exist, and then the library's own, unless the caller names
  * another one instead.
  */
-static aoticache_status find_folders(struct c_state *state, const aoticache_hook_options *options,
-                                     aoticache_error *ret_error)
+static aoticache_status find_directories(struct c_state *state, const aoticache_hook_options *options,
+                                         aoticache_error *ret_error)
 {
     char own[PATH_MAX];
     aoticache_status status = AOTICACHE_OK;
-    const char *const *folders = options->kernel_folders;
-    for (size_t i = 0; status == AOTICACHE_OK && folders != NULL && folders[i] != NULL; i++) {
-        if (i >= MAX_FOLDERS - 1)
+    const char *const *directories = options->kernel_directories;
+    for (size_t i = 0; status == AOTICACHE_OK && directories != NULL && directories[i] != NULL; i++) {
+        if (i >= MAX_DIRECTORIES - 1)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: more than %d directories of kernels",
-                                       MAX_FOLDERS - 1);
-        status = add_folder(state, folders[i], ret_error);
+                                       MAX_DIRECTORIES - 1);
+        status = add_directory(state, directories[i], ret_error);
     }
     if (status == AOTICACHE_OK && options->kernels == NULL)
         status = aoticache_home_find("share/aoticache/kernels", own, ret_error);
-    return status == AOTICACHE_OK ? add_folder(state, options->kernels != NULL ? options->kernels : own, ret_error)
+    return status == AOTICACHE_OK ? add_directory(state, options->kernels != NULL ? options->kernels : own, ret_error)
                                   : status;
 }
 
@@ -487,7 +489,7 @@ static aoticache_status fill_state(const aoticache_hook *hook, const aoticache_h
     const char *slash = strrchr(program, '/');
     snprintf(state->plain_producer, sizeof state->plain_producer, "cc %.150s", slash != NULL ? slash + 1 : program);
     aoticache_status status = aoticache_cpu_target_flags(hook->cpu_features, &state->target, ret_error);
-    return status == AOTICACHE_OK ? find_folders(state, options, ret_error) : status;
+    return status == AOTICACHE_OK ? find_directories(state, options, ret_error) : status;
 }
 
 static const char *choose_program(const aoticache_hook_options *options)

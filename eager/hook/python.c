@@ -147,16 +147,16 @@ static void search_user_site(struct findings *findings, const char *prefix, cons
  */
 static bool search_python_path(struct findings *findings, const char *const *environment)
 {
-    const char *folders = read_variable(environment, "PYTHONPATH");
+    const char *directories = read_variable(environment, "PYTHONPATH");
     char path[PATH_MAX];
-    for (const char *folder = folders; folder != NULL && *folder != '\0';) {
-        size_t length = strcspn(folder, ":");
-        int written = snprintf(path, sizeof path, "%.*s/torch/version.py", (int)length, folder);
-        if (folder[0] == '/' && written > 0 && (size_t)written < sizeof path)
+    for (const char *directory = directories; directory != NULL && *directory != '\0';) {
+        size_t length = strcspn(directory, ":");
+        int written = snprintf(path, sizeof path, "%.*s/torch/version.py", (int)length, directory);
+        if (directory[0] == '/' && written > 0 && (size_t)written < sizeof path)
             note_version_file(findings, path);
         if (findings->found)
             return true;
-        folder += length + (folder[length] == ':');
+        directory += length + (directory[length] == ':');
     }
     return false;
 }

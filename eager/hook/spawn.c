@@ -49,12 +49,12 @@ static bool is_program(const char *path)
  * Looks in one directory of $PATH, `length` bytes long, for the name. If the directory cannot be searched, *ret_errno gets the
  * reason; it is unchanged if there is no such file.
  */
-static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX],
-                              int *ret_errno)
+static bool program_in_directory(const char *directory, size_t length, const char *name, char ret_path[PATH_MAX],
+                                 int *ret_errno)
 {
-    if (length == 0 || folder[0] != '/')
+    if (length == 0 || directory[0] != '/')
         return false;
-    int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, name);
+    int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, directory, name);
     if (written <= 0 || written >= PATH_MAX)
         return false;
     if (is_program(ret_path))
@@ -91,24 +91,24 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
             return aoticache_error_set_errno(ret_error, errno, "program %s: cannot examine it", name);
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
     }
-    const char *folders = secure_getenv("PATH");
-    if (folders == NULL || folders[0] == '\0')
-        folders = SYSTEM_PATH;
+    const char *directories = secure_getenv("PATH");
+    if (directories == NULL || directories[0] == '\0')
+        directories = SYSTEM_PATH;
     char path[PATH_MAX];
     int unseen = 0; /* why a directory could not be searched, remembered as in execvp(3) */
-    for (const char *folder = folders; *folder != '\0';) {
-        size_t folder_length = strcspn(folder, ":");
-        if (program_in_folder(folder, folder_length, name, path, &unseen)) {
+    for (const char *directory = directories; *directory != '\0';) {
+        size_t directory_length = strcspn(directory, ":");
+        if (program_in_directory(directory, directory_length, name, path, &unseen)) {
             memcpy(ret_path, path, strlen(path) + 1);
             return AOTICACHE_OK;
         }
-        folder += folder_length + (folder[folder_length] == ':');
+        directory += directory_length + (directory[directory_length] == ':');
     }
     if (unseen != 0)
         return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot search every directory of PATH (%s)",
-                                         name, folders);
+                                         name, directories);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: not in any directory of PATH (%s)", name,
-                               folders);
+                               directories);
 }
 
 /* ---- descriptors ---- */
@@ -215,12 +215,12 @@ static int add_close_above(posix_spawn_file_actions_t *actions)
      * Without that function, the descriptors that are open at this moment are closed. One that another thread opens meanwhile
      * without O_CLOEXEC stays open in the child.
      */
-    cleanup_dir DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL)
+    cleanup_dir DIR *directory = opendir("/proc/self/fd");
+    if (directory == NULL)
         return 0;
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+    for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         int fd = atoi(entry->d_name);
-        if (fd > STDERR_FILENO && fd != dirfd(folder) && posix_spawn_file_actions_addclose(actions, fd) != 0)
+        if (fd > STDERR_FILENO && fd != dirfd(directory) && posix_spawn_file_actions_addclose(actions, fd) != 0)
             return ENOMEM;
     }
     return 0;

@@ -972,7 +972,7 @@ def answer(torch, line):
 # ---- directories ----
 
 
-def private_folder(path, name=None):
+def private_directory(path, name=None):
     """Returns the directory's real path; creates it if it is missing. PyTorch loads and runs code that it finds there.
 
     name: the variable that names it, for messages.
@@ -1006,15 +1006,15 @@ def check_parents(path, what):
             raise Untrusted(f"{what} is in {path}, which everyone may change (mode {mode & 0o7777:04o})")
 
 
-def temporary_folder():
+def temporary_directory():
     """Returns a directory for all workers of this user; if somebody has taken its name, one for this worker."""
     try:
-        return private_folder(os.path.join(tempfile.gettempdir(), f"aoticache-worker-{os.geteuid()}"))
+        return private_directory(os.path.join(tempfile.gettempdir(), f"aoticache-worker-{os.geteuid()}"))
     except Untrusted:
         return tempfile.mkdtemp(prefix="aoticache-worker-")
 
 
-def prepare_folders():
+def prepare_directories():
     """Sets the directories for PyTorch's reusable files (trials of instructions, precompiled headers) and for the others.
 
     By default PyTorch would use names in /tmp that others can predict and create first. Directories set by the user are used.
@@ -1024,18 +1024,18 @@ def prepare_folders():
             os.environ["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
     given = {name: os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR") if os.environ.get(name)}
     for name, path in given.items():
-        os.environ[name] = private_folder(path, name)
-    os.environ["TMPDIR"] = tempfile.tempdir = temporary_folder()
+        os.environ[name] = private_directory(path, name)
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary_directory()
     if "TORCHINDUCTOR_CACHE_DIR" in given:
         return
     home = os.environ.get("XDG_CACHE_HOME", "")
     home = home if os.path.isabs(home) else os.path.join(os.environ.get("HOME", ""), ".cache")
     try:
-        folder = private_folder(os.path.join(home, "aoticache-worker"))
+        directory = private_directory(os.path.join(home, "aoticache-worker"))
     except Untrusted as error:
-        folder = private_folder(os.path.join(os.environ["TMPDIR"], "inductor"))
-        print(f"worker: {error}; PyTorch's files go to {folder}", file=sys.stderr)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        directory = private_directory(os.path.join(os.environ["TMPDIR"], "inductor"))
+        print(f"worker: {error}; PyTorch's files go to {directory}", file=sys.stderr)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
 
 
 # ---- the process ----
@@ -1061,7 +1061,7 @@ def import_torch():
     forget_options()
     # Inductor's pool of compile processes would load PyTorch again: it is not needed for one source at a time.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    prepare_folders()
+    prepare_directories()
     # A worker already compiles for the cache: its whole output is stored, and its operators are PyTorch's own.
     os.environ.pop("AOTICACHE_COMPILE_CACHE", None)
     os.environ.pop("AOTICACHE_ENABLE", None)

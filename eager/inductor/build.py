@@ -16,8 +16,8 @@ import subprocess
 
 INTERFACE = os.path.join("_inductor", "codegen", "aoti_runtime", "interface.cpp")
 # Headers that declare the functions that a wrapper calls, below torch/include/torch/csrc.
-SHIM_FOLDERS = ("inductor/aoti_torch/c", "inductor/aoti_torch/generated", "stable/c")
-OF_THE_SHIM = re.compile(r"^#include <torch/csrc/(?:%s)/\w+\.h>$" % "|".join(SHIM_FOLDERS), re.M)
+SHIM_DIRECTORIES = ("inductor/aoti_torch/c", "inductor/aoti_torch/generated", "stable/c")
+OF_THE_SHIM = re.compile(r"^#include <torch/csrc/(?:%s)/\w+\.h>$" % "|".join(SHIM_DIRECTORIES), re.M)
 CALLED = re.compile(r"\b((?:aoti_torch|aoti_record|torch)_\w+)\s*\(")
 DECLARED = re.compile(r"^\s*(?:AOTI_TORCH_EXPORT|extern|TORCH_API)?\s*([\w*\s]+?[\s*])((?:aoti_|torch_)\w+)\s*\(([^;{]*?)\)\s*;", re.M | re.S)
 UNDEFINED = re.compile(r"undefined reference to [`'\"]([^'\"]+)'")
@@ -95,15 +95,15 @@ class Declarations:
     def __init__(self, torch):
         self.by_name = {}
         root = os.path.join(os.path.dirname(torch.__file__), "include", "torch", "csrc")
-        for folder in SHIM_FOLDERS:
-            self.read_folder(os.path.join(root, folder))
+        for directory in SHIM_DIRECTORIES:
+            self.read_directory(os.path.join(root, directory))
 
-    def read_folder(self, folder):
-        if not os.path.isdir(folder):
+    def read_directory(self, directory):
+        if not os.path.isdir(directory):
             return
-        for name in sorted(os.listdir(folder)):
+        for name in sorted(os.listdir(directory)):
             if name.endswith(".h"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                with open(os.path.join(directory, name), encoding="utf-8") as file:
                     self.read(file.read())
 
     def read(self, text):

@@ -234,22 +234,22 @@ aoticache_status aoticache_executor_create(aoticache_dispatcher *dispatcher, con
 /* Opens NAME.json next to NAME.so in the directory of side files; *ret_fd stays -1 if there is none. */
 static aoticache_status open_nodes(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
-    cleanup_dir DIR *folder = opendir(directory);
-    if (folder == NULL)
+    cleanup_dir DIR *subdirectory = opendir(directory);
+    if (subdirectory == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", directory);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    for (struct dirent *entry; (entry = readdir(subdirectory)) != NULL;) {
         char library[sizeof entry->d_name + 4];
         size_t length = strlen(entry->d_name);
         if (length <= 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
             continue;
         snprintf(library, sizeof library, "%.*s.so", (int)(length - 5), entry->d_name);
-        if (faccessat(dirfd(folder), library, F_OK, 0) != 0)
+        if (faccessat(dirfd(subdirectory), library, F_OK, 0) != 0)
             continue;
         if (*ret_fd >= 0)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                        "the package has two lists of operators for one library, one of them is %s",
                                        entry->d_name);
-        *ret_fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
+        *ret_fd = openat(dirfd(subdirectory), entry->d_name, O_RDONLY | O_CLOEXEC);
         if (*ret_fd < 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory, entry->d_name);
     }

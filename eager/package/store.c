@@ -99,13 +99,13 @@ static aoticache_status unpack_model(void *user, const aoticache_request *reques
 /* ---- obtaining ---- */
 
 /* Returns the total size of the files in the directory of side files, including the library. */
-static uint64_t folder_bytes(const char *path)
+static uint64_t directory_bytes(const char *path)
 {
     uint64_t bytes = 0;
-    cleanup_dir DIR *folder = opendir(path);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+    cleanup_dir DIR *directory = opendir(path);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
         struct stat found;
-        if (fstatat(dirfd(folder), entry->d_name, &found, 0) == 0 && S_ISREG(found.st_mode))
+        if (fstatat(dirfd(directory), entry->d_name, &found, 0) == 0 && S_ISREG(found.st_mode))
             bytes += (uint64_t)found.st_size;
     }
     return bytes;
@@ -118,7 +118,7 @@ void aoticache_package_report_artifact(const aoticache_artifact *artifact, aotic
     report->stored = aoticache_artifact_get_info(artifact)->is_stored;
     report->added = aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_COMPILED;
     if (directory != NULL)
-        report->bytes = folder_bytes(directory);
+        report->bytes = directory_bytes(directory);
     else if (fstat(aoticache_artifact_library_fd(artifact), &found) == 0)
         report->bytes = (uint64_t)found.st_size;
 }

@@ -36,17 +36,17 @@ static aoticache_status open_weights(const aoticache_artifact *artifact, int *re
     const char *directory = aoticache_artifact_get_info(artifact)->directory;
     if (directory == NULL)
         return AOTICACHE_OK;
-    cleanup_dir DIR *folder = opendir(directory);
-    if (folder == NULL)
+    cleanup_dir DIR *subdirectory = opendir(directory);
+    if (subdirectory == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", directory);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    for (struct dirent *entry; (entry = readdir(subdirectory)) != NULL;) {
         if (!ends_with(entry->d_name, "_weights.blob"))
             continue;
         if (*ret_fd >= 0)
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                        "the package has two files of weights for one library, one of them is %s",
                                        entry->d_name);
-        *ret_fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
+        *ret_fd = openat(dirfd(subdirectory), entry->d_name, O_RDONLY | O_CLOEXEC);
         if (*ret_fd < 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory, entry->d_name);
     }

@@ -38,7 +38,7 @@ typedef struct opening {
     aoticache_runner *runner;
     aoticache_key key;
     char name[256], device[32];
-    char *folder;      /* of a stored model: directory of its library's side files */
+    char *directory;   /* of a stored model: directory of its library's side files */
     bool is_described; /* the runner can check its inputs */
     char numbers[256]; /* positions of results of a package that are numbers: "1,4" */
 } opening;
@@ -89,8 +89,8 @@ static aoticache_status open_stored_model(opening *open, aoticache_error *ret_er
     if (status == AOTICACHE_OK)
         status = aoticache_model_open_artifact(open->cache, artifact, open->what, &options, &open->runner, &report,
                                                ret_error);
-    const char *folder = status == AOTICACHE_OK ? aoticache_artifact_get_info(artifact)->directory : NULL;
-    open->folder = folder != NULL ? strdup(folder) : NULL;
+    const char *subdirectory = status == AOTICACHE_OK ? aoticache_artifact_get_info(artifact)->directory : NULL;
+    open->directory = subdirectory != NULL ? strdup(subdirectory) : NULL;
     open->is_described = true;
     aoticache_artifact_unref(artifact);
     if (status != AOTICACHE_OK)
@@ -136,14 +136,14 @@ PyObject *runtime_open_model(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS status = open_runner(&open, &error);
     Py_END_ALLOW_THREADS made->runner = open.runner;
     if (status != AOTICACHE_OK) {
-        free(open.folder);
+        free(open.directory);
         Py_DecRef((PyObject *)made);
         return runtime_raise(&error, status);
     }
     aoticache_digest_to_hex(&open.key, hex);
-    PyObject *result = Py_BuildValue("(Osszz)", (PyObject *)made, open.name, hex, open.folder,
+    PyObject *result = Py_BuildValue("(Osszz)", (PyObject *)made, open.name, hex, open.directory,
                                      open.is_described ? open.numbers : NULL);
-    free(open.folder);
+    free(open.directory);
     Py_DecRef((PyObject *)made);
     return result;
 }

@@ -27,7 +27,7 @@ LIBRARIES = (
 )
 PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
 MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are installed
-FOLDERS = ("share/aoticache", "include/aoticache")
+DIRECTORIES = ("share/aoticache", "include/aoticache")
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -36,9 +36,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         if version == "editable":  # the package is used in the source tree, and finds build/lib there
-            self._make(root, own_build_folder() or root / "build")
+            self._make(root, own_build_directory() or root / "build")
             return
-        build = self._build_folder(root)
+        build = self._build_directory(root)
         self._make(root, build)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform_tag()}"
@@ -47,8 +47,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 raise FileNotFoundError(f"{source} has not been built")
             build_data["force_include"][str(source)] = f"{PACKAGE}/{target}"
 
-    def _build_folder(self, root: Path) -> Path:
-        own = own_build_folder()
+    def _build_directory(self, root: Path) -> Path:
+        own = own_build_directory()
         if own is not None:
             return own
         if os.access(root, os.W_OK):
@@ -70,7 +70,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             ) from error
 
 
-def own_build_folder() -> Path | None:
+def own_build_directory() -> Path | None:
     """Returns the build directory that the environment names. Files that are up to date there are not built again."""
     own = os.environ.get("AOTICACHE_WHEEL_BUILD")
     return Path(own).resolve() if own else None
@@ -81,9 +81,9 @@ def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
     found = [(build / "lib" / name, f"lib/{name}") for name in LIBRARIES]
     found += [(path, f"lib/{path.name}") for path in sorted((build / "lib").glob(MODULES))]
     found += [(build / "bin" / name, f"bin/{name}") for name in PROGRAMS]
-    for folder in FOLDERS:
-        files = sorted(path for path in (build / folder).rglob("*") if path.is_file())
-        found += [(path, f"{folder}/{path.relative_to(build / folder)}") for path in files]
+    for directory in DIRECTORIES:
+        files = sorted(path for path in (build / directory).rglob("*") if path.is_file())
+        found += [(path, f"{directory}/{path.relative_to(build / directory)}") for path in files]
     targets = {target for _, target in found}
     # The bridge is compiled on the machine that uses it, against that machine's PyTorch.
     for source, target in [

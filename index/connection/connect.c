@@ -122,9 +122,9 @@ bool aoticache_index_has_wal(const aoticache_index *index)
 }
 
 /* Returns true also if that cannot be determined: another error exists then, and is reported. */
-static bool folder_is_writable(const aoticache_index *index)
+static bool directory_is_writable(const aoticache_index *index)
 {
-    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 ||
+    return faccessat(index->directory_fd, ".", W_OK, AT_EACCESS) == 0 ||
            (errno != EACCES && errno != EPERM && errno != EROFS);
 }
 
@@ -148,7 +148,7 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
  * created there. The WAL is empty, and no process with the same rights can change the file, so it is read as it is. Changes
  * by a more privileged user while it is open are not noticed.
  */
-static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
+static aoticache_status open_in_foreign_directory(aoticache_index *index, aoticache_error *ret_error)
 {
     if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
@@ -164,7 +164,7 @@ static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache
 static bool disk_is_full(const aoticache_index *index)
 {
     struct statvfs disk;
-    return fstatvfs(index->folder_fd, &disk) == 0 &&
+    return fstatvfs(index->directory_fd, &disk) == 0 &&
            (disk.f_bavail * disk.f_frsize < SHM_BYTES || (disk.f_files > 0 && disk.f_favail == 0));
 }
 
@@ -242,8 +242,8 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
     status = aoticache_index_schema_check(index, ret_error);
     int primary = sqlite3_errcode(index->db) & 0xff;
     bool cannot_share = primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
-    if (status != AOTICACHE_OK && cannot_share && !folder_is_writable(index))
-        return open_in_foreign_folder(index, ret_error);
+    if (status != AOTICACHE_OK && cannot_share && !directory_is_writable(index))
+        return open_in_foreign_directory(index, ret_error);
     if (status == AOTICACHE_OK || !disk_had_no_space(index) || has_shm(index))
         return status;
     if (index->read_only)

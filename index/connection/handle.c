@@ -160,7 +160,7 @@ aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_stat
 static void index_free(aoticache_index *index)
 {
     aoticache_query_cache_clear(&index->query_cache);
-    aoticache_index_vfs_close_folder(index);
+    aoticache_index_vfs_close_directory(index);
     pthread_mutex_destroy(&index->lock);
     free(index->name);
     free(index->path);
@@ -199,7 +199,7 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
     if (index == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", options->path);
     else
-        status = aoticache_index_vfs_open_folder(index, options->folder_fd, ret_error);
+        status = aoticache_index_vfs_open_directory(index, options->directory_fd, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_query_cache_open(index);
     if (status == AOTICACHE_OK && !index->query_cache.is_believed)

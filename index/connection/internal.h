@@ -66,8 +66,9 @@ struct aoticache_index {
     aoticache_query_cache query_cache;
 
     /* vfs.c */
-    struct aoticache_index_folder *folder; /* the index's directory, shared by all indexes in it; NULL: not open */
-    int folder_fd;                         /* of the directory */
+    struct aoticache_index_directory
+        *directory;         /* the index's directory, shared by all indexes in it; NULL: not open */
+    int directory_fd;       /* of the directory */
     char *name;             /* SQLite's name of the file, through the directory's descriptor; NULL: not made yet */
     char foreign_name[256]; /* the foreign file that a journal named for SQLite; "" for none */
     sqlite3_vfs vfs;
@@ -79,11 +80,11 @@ struct aoticache_index {
 
 #define AOTICACHE_INDEX_HOOKED_VFS "aoticache-hooked" /* syscall_hooks.c */
 
-/* Opens the index's directory. folder_fd: the directory of index->path, if the caller has it open; otherwise NULL. Returns:
+/* Opens the index's directory. directory_fd: the directory of index->path, if the caller has it open; otherwise NULL. Returns:
  * OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
-aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
-                                                 aoticache_error *ret_error);
-void aoticache_index_vfs_close_folder(aoticache_index *index);
+aoticache_status aoticache_index_vfs_open_directory(aoticache_index *index, const int *directory_fd,
+                                                    aoticache_error *ret_error);
+void aoticache_index_vfs_close_directory(aoticache_index *index);
 /* Fills in index->name if it is not set. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error);
 /* ---- guard.c: a wrapper around each file that SQLite opens ---- */

@@ -146,7 +146,7 @@ void aoticache_index_journal_leave_wal(aoticache_index *index)
 void aoticache_index_journal_prepare(aoticache_index *index)
 {
     struct statfs filesystem;
-    index->lacks_wal = fstatfs(index->folder_fd, &filesystem) == 0
+    index->lacks_wal = fstatfs(index->directory_fd, &filesystem) == 0
                            ? aoticache_index_filesystem_lacks_wal((long)filesystem.f_type)
                            : NULL;
     if (index->lacks_wal != NULL && sqlite3_db_readonly(index->db, "main") == 0)

@@ -160,8 +160,8 @@ static bool read_file(const aoticache_index *index, struct header *header, uint8
 /* Returns whether this process may write the file. If it may not, SQLite reports that when it connects. */
 static bool may_keep(const aoticache_index *index)
 {
-    return !index->read_only && !index->is_group_shared && aoticache_file_system_is_local(index->folder_fd) &&
-           aoticache_index_vfs_is_writable(index, "") && faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 &&
+    return !index->read_only && !index->is_group_shared && aoticache_file_system_is_local(index->directory_fd) &&
+           aoticache_index_vfs_is_writable(index, "") && faccessat(index->directory_fd, ".", W_OK, AT_EACCESS) == 0 &&
            aoticache_boot_number() != 0;
 }
 

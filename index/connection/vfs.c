@@ -74,8 +74,8 @@ static void note_foreign(aoticache_index *index, const char *name)
 static int check_type(const aoticache_index *index, const char *name)
 {
     struct stat found;
-    if (fstatat(index->folder_fd, strrchr(name, '/') + 1, &found, AT_SYMLINK_NOFOLLOW) != 0 || S_ISREG(found.st_mode) ||
-        S_ISDIR(found.st_mode))
+    if (fstatat(index->directory_fd, strrchr(name, '/') + 1, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))
         return SQLITE_OK;
     errno = S_ISLNK(found.st_mode) ? ELOOP : EPERM;
     return S_ISLNK(found.st_mode) ? SQLITE_CANTOPEN_SYMLINK : SQLITE_CANTOPEN;
@@ -118,11 +118,11 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     return result;
 }
 
-static int vfs_delete(sqlite3_vfs *vfs, const char *name, int syncs_folder)
+static int vfs_delete(sqlite3_vfs *vfs, const char *name, int syncs_directory)
 {
     aoticache_index *index = index_of(vfs);
     if (is_side_file(index, name))
-        return index->plain_vfs->xDelete(index->plain_vfs, name, syncs_folder);
+        return index->plain_vfs->xDelete(index->plain_vfs, name, syncs_directory);
     note_foreign(index, name);
     errno = EPERM;
     return SQLITE_IOERR_DELETE;
@@ -152,57 +152,57 @@ static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret
  * connections, under the name that the first of them had, and deletes the file by that name when the last one closes. With a
  * descriptor for each index, the number in that name could mean another directory by then.
  */
-struct aoticache_index_folder {
+struct aoticache_index_directory {
     int fd;
     unsigned users;
     dev_t device;
     ino_t inode;
-    struct aoticache_index_folder *next;
+    struct aoticache_index_directory *next;
 };
 
-static struct aoticache_index_folder *folders; /* guarded by the registry's lock */
+static struct aoticache_index_directory *directories; /* guarded by the registry's lock */
 
 /* Takes ownership of fd if it returns a directory. */
-static struct aoticache_index_folder *share_folder(int *fd)
+static struct aoticache_index_directory *share_directory(int *fd)
 {
     struct stat found;
-    struct aoticache_index_folder *folder = folders;
+    struct aoticache_index_directory *directory = directories;
     if (fstat(*fd, &found) != 0)
         return NULL;
-    while (folder != NULL && (folder->device != found.st_dev || folder->inode != found.st_ino))
-        folder = folder->next;
-    if (folder == NULL) {
-        folder = calloc(1, sizeof *folder);
-        if (folder == NULL)
+    while (directory != NULL && (directory->device != found.st_dev || directory->inode != found.st_ino))
+        directory = directory->next;
+    if (directory == NULL) {
+        directory = calloc(1, sizeof *directory);
+        if (directory == NULL)
             return NULL;
-        *folder = (struct aoticache_index_folder){
-            .fd = steal_fd(fd), .device = found.st_dev, .inode = found.st_ino, .next = folders};
-        folders = folder;
+        *directory = (struct aoticache_index_directory){
+            .fd = steal_fd(fd), .device = found.st_dev, .inode = found.st_ino, .next = directories};
+        directories = directory;
     }
-    folder->users++;
-    return folder;
+    directory->users++;
+    return directory;
 }
 
-void aoticache_index_vfs_close_folder(aoticache_index *index)
+void aoticache_index_vfs_close_directory(aoticache_index *index)
 {
-    struct aoticache_index_folder *folder = index->folder;
-    if (folder == NULL)
+    struct aoticache_index_directory *directory = index->directory;
+    if (directory == NULL)
         return;
     aoticache_index_registry_lock();
-    index->folder = NULL;
-    if (--folder->users == 0) {
-        struct aoticache_index_folder **link = &folders;
-        while (*link != folder)
+    index->directory = NULL;
+    if (--directory->users == 0) {
+        struct aoticache_index_directory **link = &directories;
+        while (*link != directory)
             link = &(*link)->next;
-        *link = folder->next;
-        close(folder->fd);
-        free(folder);
+        *link = directory->next;
+        close(directory->fd);
+        free(directory);
     }
     aoticache_index_registry_unlock();
 }
 
 /* Returns the directory part of the index's path; the caller frees it with free(). */
-static char *folder_path(const aoticache_index *index)
+static char *directory_path(const aoticache_index *index)
 {
     const char *file = file_of(index);
     return file == index->path ? strdup(".") : strndup(index->path, (size_t)(file - index->path));
@@ -216,10 +216,10 @@ aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_erro
     char *name = NULL;
     if (index->name != NULL)
         return AOTICACHE_OK;
-    snprintf(by_descriptor, sizeof by_descriptor, "/proc/self/fd/%d", index->folder_fd);
-    const bool has_proc = stat(by_descriptor, &found) == 0 && found.st_dev == index->folder->device &&
-                          found.st_ino == index->folder->inode;
-    cleanup_free char *path = has_proc ? NULL : folder_path(index);
+    snprintf(by_descriptor, sizeof by_descriptor, "/proc/self/fd/%d", index->directory_fd);
+    const bool has_proc = stat(by_descriptor, &found) == 0 && found.st_dev == index->directory->device &&
+                          found.st_ino == index->directory->inode;
+    cleanup_free char *path = has_proc ? NULL : directory_path(index);
     cleanup_free char *real = path == NULL ? NULL : realpath(path, NULL);
     if ((!has_proc && real == NULL) || asprintf(&name, "%s/%s",
                                                 has_proc                 ? by_descriptor
@@ -232,25 +232,25 @@ aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_erro
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
-                                                 aoticache_error *ret_error)
+aoticache_status aoticache_index_vfs_open_directory(aoticache_index *index, const int *directory_fd,
+                                                    aoticache_error *ret_error)
 {
-    cleanup_free char *path = folder_path(index);
+    cleanup_free char *path = directory_path(index);
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
     /* Links on the way to the directory are followed: a home directory that is a link is common. */
     cleanup_fd int fd =
-        folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        directory_fd != NULL ? fcntl(*directory_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && index->read_only)
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its directory", index->path);
     aoticache_index_registry_lock();
-    index->folder = share_folder(&fd);
+    index->directory = share_directory(&fd);
     aoticache_index_registry_unlock();
-    if (index->folder == NULL)
+    if (index->directory == NULL)
         return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its directory", index->path);
-    index->folder_fd = index->folder->fd;
+    index->directory_fd = index->directory->fd;
     return AOTICACHE_OK;
 }
 
@@ -265,13 +265,13 @@ static bool name_of(const aoticache_index *index, const char *suffix, char ret_f
 int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found)
 {
     char file[NAME_MAX + 1];
-    return name_of(index, suffix, file) ? fstatat(index->folder_fd, file, ret_found, AT_SYMLINK_NOFOLLOW) : -1;
+    return name_of(index, suffix, file) ? fstatat(index->directory_fd, file, ret_found, AT_SYMLINK_NOFOLLOW) : -1;
 }
 
 bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *suffix)
 {
     char file[NAME_MAX + 1];
-    return name_of(index, suffix, file) && faccessat(index->folder_fd, file, W_OK, AT_EACCESS) == 0;
+    return name_of(index, suffix, file) && faccessat(index->directory_fd, file, W_OK, AT_EACCESS) == 0;
 }
 
 int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *suffix)
@@ -279,7 +279,7 @@ int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *s
     char file[NAME_MAX + 1];
     if (!name_of(index, suffix, file))
         return 0;
-    cleanup_fd int fd = openat(index->folder_fd, file, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    cleanup_fd int fd = openat(index->directory_fd, file, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     return fd < 0 ? errno : 0;
 }
 
@@ -287,25 +287,25 @@ int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix,
 {
     const mode_t mode = index->is_group_shared ? 0660 : 0600;
     char file[NAME_MAX + 1];
-    struct stat folder;
+    struct stat directory;
     int fd = name_of(index, suffix, file)
-                 ? aoticache_syscall_openat(index->folder_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
+                 ? aoticache_syscall_openat(index->directory_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
                  : -1;
-    if (fd >= 0 && fstat(index->folder_fd, &folder) == 0)
-        aoticache_syscall_hand_over(fd, folder.st_uid, folder.st_gid, index->is_group_shared ? mode : 0);
+    if (fd >= 0 && fstat(index->directory_fd, &directory) == 0)
+        aoticache_syscall_hand_over(fd, directory.st_uid, directory.st_gid, index->is_group_shared ? mode : 0);
     return fd;
 }
 
 int aoticache_index_vfs_open(const aoticache_index *index, const char *suffix, int flags)
 {
     char file[NAME_MAX + 1];
-    return name_of(index, suffix, file) ? openat(index->folder_fd, file, flags | O_NOFOLLOW | O_CLOEXEC) : -1;
+    return name_of(index, suffix, file) ? openat(index->directory_fd, file, flags | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
 
 int aoticache_index_vfs_unlink(const aoticache_index *index, const char *suffix)
 {
     char file[NAME_MAX + 1];
-    return name_of(index, suffix, file) ? aoticache_syscall_unlinkat(index->folder_fd, file, 0) : -1;
+    return name_of(index, suffix, file) ? aoticache_syscall_unlinkat(index->directory_fd, file, 0) : -1;
 }
 
 /* ---- opening ---- */

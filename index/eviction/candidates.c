@@ -146,7 +146,7 @@ static bool read_removal(void *user, sqlite3_stmt *row, bool *ret_continues)
     if (!aoticache_index_read_integer(row, 0, &removal->id) ||
         !aoticache_index_read_blob(row, 1, removal->object.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_unsigned(row, 2, &removal->bytes) || !aoticache_index_read_count(row, 3, &kind) ||
-        kind > AOTICACHE_INDEX_REMOVAL_FOLDER)
+        kind > AOTICACHE_INDEX_REMOVAL_DIRECTORY)
         return false;
     removal->kind = (aoticache_index_removal_kind)kind;
     array->count++;

@@ -110,7 +110,7 @@ aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error 
 typedef enum aoticache_index_removal_kind {
     AOTICACHE_INDEX_REMOVAL_FILE = 0,
     AOTICACHE_INDEX_REMOVAL_MANIFEST = 1,
-    AOTICACHE_INDEX_REMOVAL_FOLDER = 2, /* a manifest whose artifact has a directory of side files */
+    AOTICACHE_INDEX_REMOVAL_DIRECTORY = 2, /* a manifest whose artifact has a directory of side files */
 } aoticache_index_removal_kind;
 
 typedef struct aoticache_index_removal {

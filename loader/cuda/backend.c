@@ -138,11 +138,11 @@ static bool ends_with(const char *text, const char *end)
     return length > end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-static aoticache_status check_file(int folder, const char *name, const target *to, aoticache_error *ret_error)
+static aoticache_status check_file(int directory, const char *name, const target *to, aoticache_error *ret_error)
 {
     aoticache_cuda_image_set images = {.count = 0};
     aoticache_error detail = {.status = AOTICACHE_OK};
-    cleanup_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    cleanup_fd int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot open its file %.200s", to->library,
                                          name);
@@ -160,14 +160,14 @@ static aoticache_status check_file(int folder, const char *name, const target *t
  */
 static aoticache_status check_directory(const char *directory, const target *to, aoticache_error *ret_error)
 {
-    cleanup_dir DIR *folder = opendir(directory);
-    if (folder == NULL)
+    cleanup_dir DIR *subdirectory = opendir(directory);
+    if (subdirectory == NULL)
         return aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot open its directory %.400s",
                                          to->library, directory);
     aoticache_status status = AOTICACHE_OK;
-    for (const char *name; status == AOTICACHE_OK && (name = aoticache_listing_next(folder)) != NULL;)
+    for (const char *name; status == AOTICACHE_OK && (name = aoticache_listing_next(subdirectory)) != NULL;)
         if (ends_with(name, ".cubin") || ends_with(name, ".fatbin"))
-            status = check_file(dirfd(folder), name, to, ret_error);
+            status = check_file(dirfd(subdirectory), name, to, ret_error);
     if (status == AOTICACHE_OK && errno != 0)
         status = aoticache_error_set_errno(ret_error, errno, "library %.200s: cannot read its directory %.400s",
                                            to->library, directory);

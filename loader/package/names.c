@@ -12,7 +12,7 @@
 #define MAX_NAME_BYTES 4095
 #define MAX_COMPONENT_BYTES 255
 
-static const char models_folder[] = "data/aotinductor/";
+static const char models_directory[] = "data/aotinductor/";
 
 /* Returns the length of the well-formed UTF-8 sequence at `text`, or 0 if there is none (Unicode, table 3-7). */
 static size_t sequence_length(const unsigned char *text)
@@ -88,13 +88,14 @@ bool aoticache_package_name_is_safe(const char *name, char ret_reason[AOTICACHE_
 bool aoticache_package_name_split(const char *name, const char **ret_model, size_t *ret_model_length,
                                   const char **ret_file)
 {
-    const size_t folder_length = sizeof models_folder - 1;
-    if (strncmp(name, models_folder, folder_length) != 0) { /* below the top directory, which newer packages have */
+    const size_t directory_length = sizeof models_directory - 1;
+    if (strncmp(name, models_directory, directory_length) !=
+        0) { /* below the top directory, which newer packages have */
         name = strchr(name, '/');
-        if (name == NULL || strncmp(++name, models_folder, folder_length) != 0)
+        if (name == NULL || strncmp(++name, models_directory, directory_length) != 0)
             return false;
     }
-    const char *model = name + folder_length;
+    const char *model = name + directory_length;
     const char *slash = strrchr(model, '/');
     if (slash == NULL || slash == model || slash[1] == '\0')
         return false;

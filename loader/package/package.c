@@ -77,10 +77,10 @@ static aoticache_status refuse(const aoticache_archive *archive, const char *nam
  * Returns whether an entry is an ordinary file or directory. Its mode is 0 if the archive was not made by a Unix
  * program.
  */
-static bool is_plain(const aoticache_archive_entry *entry, bool is_folder)
+static bool is_plain(const aoticache_archive_entry *entry, bool is_directory)
 {
     uint32_t type = entry->mode & S_IFMT;
-    return type == 0 || type == (is_folder ? S_IFDIR : S_IFREG);
+    return type == 0 || type == (is_directory ? S_IFDIR : S_IFREG);
 }
 
 static aoticache_status check_sizes(const aoticache_archive *archive, const aoticache_archive_entry *entry,
@@ -105,10 +105,10 @@ static aoticache_status check_entry(const aoticache_archive *archive, const aoti
     char reason[AOTICACHE_PACKAGE_REASON_BYTES];
     if (!aoticache_package_name_is_safe(entry->name, reason))
         return refuse(archive, entry->name, reason, ret_error);
-    bool is_folder = entry->name[strlen(entry->name) - 1] == '/';
-    if (!is_plain(entry, is_folder))
+    bool is_directory = entry->name[strlen(entry->name) - 1] == '/';
+    if (!is_plain(entry, is_directory))
         return refuse(archive, entry->name, "it is a symbolic link or another special file", ret_error);
-    if (is_folder && entry->bytes != 0)
+    if (is_directory && entry->bytes != 0)
         return refuse(archive, entry->name, "it is a directory with contents", ret_error);
     return check_sizes(archive, entry, ret_error);
 }

@@ -39,10 +39,10 @@ _aoticache_commands() { # PROGRAM [HEADING]
     "$1" help all 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
 }
 
-# Prints words for a value with this name in the help; "files" and "folders" tell the shell to list them.
+# Prints words for a value with this name in the help; "files" and "directories" tell the shell to list them.
 _aoticache_words() { # VALUE OPTION
     case $1 in
-    DIR | DIRECTORY) echo folders ;;
+    DIR | DIRECTORY) echo directories ;;
     FILE | PATH) echo files ;;
     KEY) _aoticache_keys ;;
     TAG) _aoticache_tags ;;
@@ -67,7 +67,7 @@ _aoticache_operands() { # COMMAND POSITION
     inspect | run-package) _aoticache_keys && echo files ;;
     model) if [ "$2" -le 2 ]; then echo ls show run rm why compile; else _aoticache_models && echo files; fi ;;
     key) if [ "$2" -le 2 ]; then echo generate rotate public trust distrust list sign verify; else _aoticache_keys; fi ;;
-    copy | merge) echo folders ;;
+    copy | merge) echo directories ;;
     add | warm | prefetch | export | import | record) echo files ;;
     esac
 }
@@ -101,12 +101,12 @@ _aoticache() {
     else
         words=$(_aoticache_operands "$command" "$((${#typed[@]} - 1))")
     fi
-    if [[ $words == *files || $words == folders ]]; then
+    if [[ $words == *files || $words == directories ]]; then
         local kind=-f
-        [[ $words == folders ]] && kind=-d
+        [[ $words == directories ]] && kind=-d
         mapfile -t COMPREPLY < <(compgen "$kind" -- "$word")
         [ "${#COMPREPLY[@]}" -eq 0 ] || compopt -o filenames 2>/dev/null
-        words=${words%files} words=${words#folders}
+        words=${words%files} words=${words#directories}
     fi
     [ -z "$words" ] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$words" -- "$word")
     # For bash the part before the last ':' or '=' is a separate word, and stays.

@@ -3,7 +3,7 @@
 for program in debootstrap unshare; do
     command -v $program >/dev/null || { echo "${0##*/}: there is no $program" >&2; exit 77; }
 done
-[ "$(id -u)" = 0 ] || { echo "${0##*/}: only root can make a system in a folder" >&2; exit 77; }
+[ "$(id -u)" = 0 ] || { echo "${0##*/}: only root can make a system in a directory" >&2; exit 77; }
 WORK=$(realpath -m "${WORK:-/tmp/aoticache-systems}")
 # shellcheck disable=SC2016 # apt-get's own variable
 MIRROR=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | head -n 1)}

@@ -18,14 +18,14 @@ import time
 from bench_lines import IS_QUICK, left_out
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(BUILD, "bench-aoti-eager")
+DIRECTORY = os.path.join(BUILD, "bench-aoti-eager")
 MANY = int(os.environ.get("BENCH_AOTI_EAGER_KERNELS", "64"))
 ROUNDS, REPEATS, CALLS = 5, 7, 20000
 OPERATOR = "abs"
 
 
 def cache_of(count):
-    return os.path.join(FOLDER, f"{count}-kernels")
+    return os.path.join(DIRECTORY, f"{count}-kernels")
 
 
 def table_of(count):

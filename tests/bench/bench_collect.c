@@ -36,7 +36,7 @@
 #define REPEATS 9
 #define READINGS 400 /* readings of the totals, each takes microseconds */
 #define EVICTIONS 3  /* evictions of one entry in a hundred */
-#define FOLDERS 256
+#define DIRECTORIES 256
 #define PROCESSES 16 /* processes that make and remove the files, mostly waiting for the disk */
 #define TMPFS 0x01021994
 
@@ -114,35 +114,35 @@ static void object_path(const aoticache_digest *digest, char *ret_path, size_t s
     snprintf(ret_path, size, "%s/objects/%.2s/%s", cache_dir, hex, hex + 2);
 }
 
-static void write_object(int folder, const aoticache_digest *digest, size_t size)
+static void write_object(int directory, const aoticache_digest *digest, size_t size)
 {
     static char bytes[4096];
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    int fd = openat(folder, hex + 2, O_WRONLY | O_CREAT | O_EXCL, 0444);
+    int fd = openat(directory, hex + 2, O_WRONLY | O_CREAT | O_EXCL, 0444);
     if (fd < 0 || write(fd, bytes, size) != (ssize_t)size || close(fd) != 0)
         fail("cannot write", hex);
 }
 
 /* Writes directory by directory, which is fast on disks; in each the oldest files come first, as in a real cache. */
-static void write_folder(int number, size_t entries)
+static void write_directory(int number, size_t entries)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/objects/%02x", cache_dir, (unsigned)number);
     mkdir(path, 0700);
-    int folder = open(path, O_RDONLY | O_DIRECTORY);
-    if (folder < 0)
+    int directory = open(path, O_RDONLY | O_DIRECTORY);
+    if (directory < 0)
         fail("cannot open", path);
     for (size_t i = 0; i < entries * OBJECTS; i++) {
         aoticache_digest digest = digest_of(i / OBJECTS, 1 + i % OBJECTS);
         if (digest.bytes[0] == number)
-            write_object(folder, &digest, i % OBJECTS == 0 ? MANIFEST_BYTES : LIBRARY_BYTES);
+            write_object(directory, &digest, i % OBJECTS == 0 ? MANIFEST_BYTES : LIBRARY_BYTES);
     }
-    close(folder);
+    close(directory);
 }
 
 /* Calls `work` for each of the directories, in several processes. */
-static void for_folders(void (*work)(int number, size_t entries), size_t entries)
+static void for_directories(void (*work)(int number, size_t entries), size_t entries)
 {
     pid_t children[PROCESSES];
     int result = 0;
@@ -150,7 +150,7 @@ static void for_folders(void (*work)(int number, size_t entries), size_t entries
         children[i] = fork();
         if (children[i] < 0)
             fail("cannot start", "a process");
-        for (int number = i; children[i] == 0 && number < FOLDERS; number += PROCESSES)
+        for (int number = i; children[i] == 0 && number < DIRECTORIES; number += PROCESSES)
             work(number, entries);
         if (children[i] == 0)
             _exit(0);
@@ -205,7 +205,7 @@ static void fill(size_t entries)
     aoticache_cache_close(open_cache());
     snprintf(path, sizeof path, "%s/objects", cache_dir);
     mkdir(path, 0700);
-    for_folders(write_folder, entries);
+    for_directories(write_directory, entries);
     snprintf(path, sizeof path, "%s/index.sqlite3", cache_dir);
     aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
     if (aoticache_index_open(&options, &index, &error) != AOTICACHE_OK)
@@ -279,13 +279,13 @@ static void look_at_all(void)
 {
     char path[600];
     struct stat found;
-    for (int i = 0; i < FOLDERS; i++) {
+    for (int i = 0; i < DIRECTORIES; i++) {
         snprintf(path, sizeof path, "%s/objects/%02x", cache_dir, i);
-        DIR *folder = opendir(path);
-        for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
-            fstatat(dirfd(folder), item->d_name, &found, AT_SYMLINK_NOFOLLOW);
-        if (folder != NULL)
-            closedir(folder);
+        DIR *directory = opendir(path);
+        for (struct dirent *item; directory != NULL && (item = readdir(directory)) != NULL;)
+            fstatat(dirfd(directory), item->d_name, &found, AT_SYMLINK_NOFOLLOW);
+        if (directory != NULL)
+            closedir(directory);
     }
 }
 
@@ -402,15 +402,15 @@ static void rename_to_ccache(size_t *ret_files)
             snprintf(path, sizeof path, "%s/ccache/%c/%c", root, digits[a], digits[b]);
             snprintf(from, sizeof from, "%s/objects/%c%c", cache_dir, digits[a], digits[b]);
             mkdir(path, 0700);
-            DIR *folder = opendir(from);
-            for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;) {
+            DIR *directory = opendir(from);
+            for (struct dirent *item; directory != NULL && (item = readdir(directory)) != NULL;) {
                 if (item->d_name[0] == '.')
                     continue;
                 snprintf(to, sizeof to, "%s/%.30sR", path, item->d_name);
-                files += renameat(dirfd(folder), item->d_name, AT_FDCWD, to) == 0;
+                files += renameat(dirfd(directory), item->d_name, AT_FDCWD, to) == 0;
             }
-            if (folder != NULL)
-                closedir(folder);
+            if (directory != NULL)
+                closedir(directory);
         }
     }
     *ret_files = files;
@@ -420,13 +420,13 @@ static size_t count_files(void)
 {
     char path[600];
     size_t files = 0;
-    for (int i = 0; i < FOLDERS; i++) {
+    for (int i = 0; i < DIRECTORIES; i++) {
         snprintf(path, sizeof path, "%s/ccache/%x/%x", root, i / 16, i % 16);
-        DIR *folder = opendir(path);
-        for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
+        DIR *directory = opendir(path);
+        for (struct dirent *item; directory != NULL && (item = readdir(directory)) != NULL;)
             files += item->d_name[0] != '.';
-        if (folder != NULL)
-            closedir(folder);
+        if (directory != NULL)
+            closedir(directory);
     }
     return files;
 }
@@ -487,7 +487,7 @@ static int remove_one(const char *path, const struct stat *found, int kind, stru
     return remove(path);
 }
 
-static void remove_folder(int number, size_t entries)
+static void remove_directory(int number, size_t entries)
 {
     char path[600];
     (void)entries;
@@ -502,7 +502,7 @@ static void measure(size_t entries)
     const char *base = getenv("TMPDIR");
     snprintf(root, sizeof root, "%s/bench-collect-XXXXXX", base != NULL && strlen(base) < 300 ? base : "/tmp");
     if (mkdtemp(root) == NULL)
-        fail("cannot make a folder", root);
+        fail("cannot make a directory", root);
     struct statfs filesystem;
     if (statfs(root, &filesystem) == 0 && filesystem.f_type == TMPFS)
         fprintf(stderr, "bench_collect: %s is in memory: its unlinks cost next to nothing; set TMPDIR to a disk\n",
@@ -518,7 +518,7 @@ static void measure(size_t entries)
         evict(&state, 10000, 1, "collect, 10 000 go");
     aoticache_cache_close(state.cache);
     compare_with_ccache(&state, idle, one_percent, entries >= 1000000 ? CCACHE_LIMIT_LONG : CCACHE_LIMIT);
-    for_folders(remove_folder, entries);
+    for_directories(remove_directory, entries);
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -64,7 +64,7 @@ static void find_home(const char *relative, char ret_path[PATH_MAX])
         fail(relative, error.message);
 }
 
-static void compile_ours(const char *folder)
+static void compile_ours(const char *directory)
 {
     char archive[PATH_MAX], header[PATH_MAX], command[4 * PATH_MAX];
     find_home("lib/libaoticache_runtime.a", archive);
@@ -73,12 +73,12 @@ static void compile_ours(const char *folder)
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -I%s tests/bench/peers/pass_kernel.c %s "
              "-o %s/ours.so",
-             header, archive, folder);
+             header, archive, directory);
     if (system(command) != 0)
         fail("ours.so", "does not compile");
 }
 
-static bool compile_theirs(const char *folder)
+static bool compile_theirs(const char *directory)
 {
     const char *venv = getenv("VENV");
     char command[4 * PATH_MAX];
@@ -86,15 +86,15 @@ static bool compile_theirs(const char *folder)
              "torch=$(echo %s/lib/python3*/site-packages/torch) && c++ -std=c++20 -O2 -w -shared -fPIC "
              "-fvisibility=hidden -I\"$torch/include\" tests/bench/peers/pass_model.cpp "
              "\"$torch/_inductor/codegen/aoti_runtime/interface.cpp\" -o %s/theirs.so >/dev/null 2>&1",
-             venv != NULL ? venv : "build/venv", folder);
+             venv != NULL ? venv : "build/venv", directory);
     return system(command) == 0;
 }
 
-static container_peer load(const char *folder, const char *name)
+static container_peer load(const char *directory, const char *name)
 {
     char path[PATH_MAX];
     container_peer peer;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     peer.library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (peer.library == NULL)
         fail(name, dlerror());
@@ -280,17 +280,17 @@ static void compare_alone(container_peer *ours, container_peer *theirs)
 
 int main(void)
 {
-    char shim[PATH_MAX], folder[] = "/tmp/bench_container.XXXXXX", command[64];
+    char shim[PATH_MAX], directory[] = "/tmp/bench_container.XXXXXX", command[64];
     find_home("lib/libaoticache_torchshim.so", shim);
     if (dlopen(shim, RTLD_NOW | RTLD_GLOBAL) == NULL)
         fail("shim", dlerror());
-    if (mkdtemp(folder) == NULL)
-        fail("folder", "cannot be made");
-    compile_ours(folder);
-    bool compared = compile_theirs(folder);
-    container_peer ours = load(folder, "ours.so");
-    container_peer theirs = compared ? load(folder, "theirs.so") : ours;
-    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (mkdtemp(directory) == NULL)
+        fail("directory", "cannot be made");
+    compile_ours(directory);
+    bool compared = compile_theirs(directory);
+    container_peer ours = load(directory, "ours.so");
+    container_peer theirs = compared ? load(directory, "theirs.so") : ours;
+    snprintf(command, sizeof command, "rm -r %s", directory);
     rounds = bench_is_quick() ? 5 : MOST_ROUNDS;
     if (!compared)
         bench_left_out("PyTorch's container beside ours", "there is no C++ compiler or no PyTorch");

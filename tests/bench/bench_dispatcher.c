@@ -42,11 +42,11 @@ typedef struct torch_peer {
 
 static const char *venv(void)
 {
-    const char *folder = getenv("VENV");
-    return folder != NULL ? folder : "build/venv";
+    const char *directory = getenv("VENV");
+    return directory != NULL ? directory : "build/venv";
 }
 
-static bool compile_peer(const char *folder)
+static bool compile_peer(const char *directory)
 {
     char command[4 * PATH_MAX];
     snprintf(command, sizeof command,
@@ -54,7 +54,7 @@ static bool compile_peer(const char *folder)
              "-fvisibility=hidden -I\"$torch/include\" -I\"$torch/include/torch/csrc/api/include\" "
              "tests/bench/peers/torch_boxed_call.cpp -o %s/peer.so "
              "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1",
-             venv(), folder);
+             venv(), directory);
     return system(command) == 0;
 }
 
@@ -66,11 +66,11 @@ static void find(void *module, const char *name, void *ret_function)
     memcpy(ret_function, &symbol, sizeof symbol);
 }
 
-static torch_peer load_peer(const char *folder)
+static torch_peer load_peer(const char *directory)
 {
     char path[PATH_MAX];
     torch_peer peer;
-    snprintf(path, sizeof path, "%s/peer.so", folder);
+    snprintf(path, sizeof path, "%s/peer.so", directory);
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL)
         fail(path, dlerror());
@@ -251,14 +251,14 @@ int main(void)
 {
     static operators few, many;
     rounds = bench_is_quick() ? 5 : MOST_ROUNDS;
-    char folder[] = "/tmp/aoticache-bench-XXXXXX", command[PATH_MAX];
-    if (mkdtemp(folder) == NULL)
-        fail(folder, "cannot be made");
-    bool compiled = compile_peer(folder);
+    char directory[] = "/tmp/aoticache-bench-XXXXXX", command[PATH_MAX];
+    if (mkdtemp(directory) == NULL)
+        fail(directory, "cannot be made");
+    bool compiled = compile_peer(directory);
     torch_peer peer = {NULL, NULL, NULL};
     if (compiled)
-        peer = load_peer(folder);
-    snprintf(command, sizeof command, "rm -r %s", folder);
+        peer = load_peer(directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     int status = system(command);
     if (!compiled) {
         bench_left_out("all calls of the dispatcher", "there is no C++ compiler, or no PyTorch");

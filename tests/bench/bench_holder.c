@@ -84,7 +84,7 @@ static inline void make_call(two_tensors *call, uint64_t number)
 /* ---- a holder with many kernels; no library is loaded: the runner is never called ---- */
 
 static aoticache_context *eager;
-static char folder[4096];
+static char root[4096];
 
 static aoticache_holder *make_holder(const char *schema)
 {
@@ -377,8 +377,8 @@ static void bench_creation(aoticache_cache *cache)
     enum { TIMES = 9 };
     double ours[TIMES], theirs[TIMES];
     char library[4200], index[4200];
-    snprintf(library, sizeof library, "%s/kernel.so", folder);
-    snprintf(index, sizeof index, "%s/cache/index.sqlite3", folder);
+    snprintf(library, sizeof library, "%s/kernel.so", root);
+    snprintf(index, sizeof index, "%s/cache/index.sqlite3", root);
     FILE *file = fopen(library, "w");
     if (file == NULL || fputs("not loaded", file) < 0 || fclose(file) != 0)
         fail("cannot write", library);
@@ -414,10 +414,10 @@ int main(int argc, char **argv)
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_error error;
     /* Use memory if possible: 10 000 durable puts are not part of the measurement. */
-    snprintf(folder, sizeof folder, "%s/aoticache-bench-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        fail("cannot make a folder", folder);
-    snprintf(directory, sizeof directory, "%s/cache", folder);
+    snprintf(root, sizeof root, "%s/aoticache-bench-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (mkdtemp(root) == NULL)
+        fail("cannot make a directory", root);
+    snprintf(directory, sizeof directory, "%s/cache", root);
     cache_options.directory = directory;
     if (aoticache_cache_open(&cache_options, &options.cache, &error) != AOTICACHE_OK ||
         aoticache_context_create(&options, &eager, &error) != AOTICACHE_OK)
@@ -433,6 +433,6 @@ int main(int argc, char **argv)
     }
     aoticache_context_free(eager);
     aoticache_cache_close(options.cache);
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return sink == 0;
 }

@@ -198,18 +198,18 @@ static void bench(const char *path, uint64_t entries)
 int main(void)
 {
     const char *base = getenv("TMPDIR");
-    char folder[4096], path[4200];
+    char directory[4096], path[4200];
     uint64_t largest = bench_is_quick() ? 100000 : 1000000;
-    snprintf(folder, sizeof folder, "%s/aoticache-bench-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(folder) == NULL)
-        fail("cannot make a folder", folder);
-    snprintf(path, sizeof path, "%s/index.sqlite3", folder);
+    snprintf(directory, sizeof directory, "%s/aoticache-bench-XXXXXX", base == NULL ? "/tmp" : base);
+    if (mkdtemp(directory) == NULL)
+        fail("cannot make a directory", directory);
+    snprintf(path, sizeof path, "%s/index.sqlite3", directory);
     for (uint64_t entries = 1000; entries <= largest; entries *= 10) {
         bench(path, entries);
         unlink(path);
     }
     if (bench_is_quick())
         bench_left_out("lookups in an index of 1000000 entries", "QUICK=1");
-    rmdir(folder);
+    rmdir(directory);
     return sink == 0;
 }

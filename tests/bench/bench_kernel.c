@@ -501,11 +501,11 @@ static double mean(const double *values, size_t count)
     return sum / (double)count;
 }
 
-static void measure_close(const char *self, const char *directory, const char *folder)
+static void measure_close(const char *self, const char *directory, const char *subdirectory)
 {
     double ours[MOST_ROUNDS], plain[MOST_ROUNDS], durable[MOST_ROUNDS];
     char file[PATH_MAX];
-    snprintf(file, sizeof file, "%s/lines", folder);
+    snprintf(file, sizeof file, "%s/lines", subdirectory);
     for (int i = 0; i < (int)rounds; i++) {
         ours[i] = ask(self, "close-ours", directory, "") / 1e3;
         plain[i] = ask(self, "append", file, "") / 1e3;
@@ -545,25 +545,25 @@ static int run_part(char **argv)
  */
 __attribute__((noinline)) static int measure(void)
 {
-    char self[PATH_MAX], build[PATH_MAX], folder[] = "/tmp/aoticache-bench-XXXXXX";
+    char self[PATH_MAX], build[PATH_MAX], subdirectory[] = "/tmp/aoticache-bench-XXXXXX";
     char directory[PATH_MAX], file[PATH_MAX], provider[PATH_MAX], null_shim[PATH_MAX + 32], empty[PATH_MAX + 32];
-    if (realpath("/proc/self/exe", self) == NULL || mkdtemp(folder) == NULL)
+    if (realpath("/proc/self/exe", self) == NULL || mkdtemp(subdirectory) == NULL)
         fail("set-up", NULL);
     snprintf(build, sizeof build, "%s", self);
     for (int level = 0; level < 3; level++)
         *strrchr(build, '/') = '\0';
-    snprintf(directory, sizeof directory, "%s/cache", folder);
-    snprintf(file, sizeof file, "%s/kernel.so", folder);
+    snprintf(directory, sizeof directory, "%s/cache", subdirectory);
+    snprintf(file, sizeof file, "%s/kernel.so", subdirectory);
     snprintf(null_shim, sizeof null_shim, "%s/tests/bench/libnull_shim.so", build);
     snprintf(empty, sizeof empty, "%s/tests/bench/empty", build);
 
     rounds = bench_is_quick() ? 21 : MOST_ROUNDS;
     bool torch = prepare(directory, file);
     fprintf(stderr, "bench_kernel: the library was made by %s\n", torch ? "PyTorch" : "the C hook");
-    make_provider(folder, provider);
+    make_provider(subdirectory, provider);
     measure_cold(self, directory, file, provider);
     measure_copy(file);
-    measure_close(self, directory, folder);
+    measure_close(self, directory, subdirectory);
 
     double ours[MOST_ROUNDS], own[MOST_ROUNDS], nothing[MOST_ROUNDS];
     for (int i = 0; i < RUN_ROUNDS; i++) {
@@ -583,7 +583,7 @@ __attribute__((noinline)) static int measure(void)
            "the same run without a cache", mean(own, rounds) - base, RESIDENT_LIMIT);
 
     char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
+    snprintf(command, sizeof command, "rm -rf %s", subdirectory);
     return system(command) == 0 ? 0 : 1;
 }
 

@@ -99,16 +99,16 @@ static double ask(const char *program, int64_t size, const char *search_path)
 }
 
 /* Makes a directory with a file of the library's name that is not a library. */
-static void hide_library(char folder[PATH_MAX])
+static void hide_library(char directory[PATH_MAX])
 {
     static const char *const names[] = {"libopenblas.so.0"};
     char path[PATH_MAX];
-    snprintf(folder, PATH_MAX, "%s/bench_matmul.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        fail("a temporary folder", folder);
+    snprintf(directory, PATH_MAX, "%s/bench_matmul.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    if (mkdtemp(directory) == NULL)
+        fail("a temporary directory", directory);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (snprintf(path, sizeof path, "%s/%s", folder, names[i]) >= (int)sizeof path)
-            fail("a temporary folder", "its name is too long");
+        if (snprintf(path, sizeof path, "%s/%s", directory, names[i]) >= (int)sizeof path)
+            fail("a temporary directory", "its name is too long");
         int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         if (fd < 0)
             fail("a file", path);
@@ -116,18 +116,18 @@ static void hide_library(char folder[PATH_MAX])
     }
 }
 
-static void show_library(const char *folder)
+static void show_library(const char *directory)
 {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/libopenblas.so.0", folder) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/libopenblas.so.0", directory) < (int)sizeof path)
         unlink(path);
-    rmdir(folder);
+    rmdir(directory);
 }
 
 int main(int argc, char **argv)
 {
     static const int64_t sizes[] = {32, 64, 512, 1024};
-    char program[PATH_MAX], folder[PATH_MAX];
+    char program[PATH_MAX], directory[PATH_MAX];
     if (argc > 1)
         return measure(strtoll(argv[1], NULL, 10));
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -135,13 +135,13 @@ int main(int argc, char **argv)
         fail("/proc/self/exe", NULL);
     program[length] = '\0';
     (void)argv;
-    hide_library(folder);
+    hide_library(directory);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        double value = ask(program, sizes[i], NULL) / 1000, peer = ask(program, sizes[i], folder) / 1000;
+        double value = ask(program, sizes[i], NULL) / 1000, peer = ask(program, sizes[i], directory) / 1000;
         printf("{\"name\":\"matrix product of float32, %d cubed\",\"value\":%.4g,\"unit\":\"us\",\"peer\":\"plain C\","
                "\"peer_value\":%.4g,\"ratio\":%.3f,\"target\":1.1,\"met\":%s}\n",
                (int)sizes[i], value, peer, value / peer, value <= 1.1 * peer ? "true" : "false");
     }
-    show_library(folder);
+    show_library(directory);
     return 0;
 }

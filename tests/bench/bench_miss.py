@@ -71,7 +71,7 @@ class Worker:
                    os.path.join(BUILD, "include", "aoticache"), "--runtime", runtime, "--torch-stub",
                    os.path.join(lib, "aoticache", "libtorch_cpu.so")]
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-        self.own, self.number, self.folder = own, 0, tempfile.mkdtemp()
+        self.own, self.number, self.subdirectory = own, 0, tempfile.mkdtemp()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                         env=environment, start_new_session=True)
         json.loads(self.process.stdout.readline())
@@ -79,7 +79,7 @@ class Worker:
     def send(self, call):
         operator, arguments, environment = call
         self.number += 1
-        directory = os.path.join(self.folder, str(self.number))
+        directory = os.path.join(self.subdirectory, str(self.number))
         os.mkdir(directory)
         request = {"protocol": 1, "id": self.number, "operator": operator, "device": "cpu", "arguments": arguments,
                    "environment": environment, "cpu_features": None, "directory": directory}
@@ -102,7 +102,7 @@ class Worker:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.subdirectory, ignore_errors=True)
 
 
 def row(name, unit, ours, theirs, target=None):
@@ -130,11 +130,11 @@ def first_compile():
                "with torch.no_grad():\n"
                "    program = torch.export.export(Abs(), (x,), strict=False)\n"
                "    torch._inductor.aot_compile(program.module(), (x,), options={'aot_inductor.output_path': sys.argv[1]})\n")
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as subdirectory:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": subdirectory, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         begin = time.monotonic()
-        subprocess.run([sys.executable, "-c", program, os.path.join(folder, "kernel.so")], env=environment, check=True,
-                       cwd=folder, stderr=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-c", program, os.path.join(subdirectory, "kernel.so")], env=environment, check=True,
+                       cwd=subdirectory, stderr=subprocess.DEVNULL)
         return time.monotonic() - begin
 
 

@@ -27,9 +27,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(BUILD, "bench-whole-models")
-CACHE = os.path.join(FOLDER, "cache")
-PROVIDER = os.path.join(FOLDER, "libtorch_cpu.so")
+DIRECTORY = os.path.join(BUILD, "bench-whole-models")
+CACHE = os.path.join(DIRECTORY, "cache")
+PROVIDER = os.path.join(DIRECTORY, "libtorch_cpu.so")
 OPEN_MODEL = os.path.join(BUILD, "tests", "bench", "open_model")
 TO_PLAIN, TO_TORCH = 1.2, 0.5  # at most; docs/models-cache.md
 WARM_UP = "perceptron", "encoder"  # the first model warms up with the second
@@ -75,8 +75,8 @@ def make(name):
 NAMES = ("perceptron", "encoder", "ResNet", "separable convolutions", "LSTM", "GPT", "64 MB of weights", "500 MB of weights")
 
 
-def folder_of(name):
-    return os.path.join(FOLDER, name.replace(" ", "-"))
+def directory_of(name):
+    return os.path.join(DIRECTORY, name.replace(" ", "-"))
 
 
 def prepare(name):
@@ -85,20 +85,20 @@ def prepare(name):
 
     import aoticache
 
-    folder = folder_of(name)
-    if os.path.exists(os.path.join(folder, "about.json")):
+    directory = directory_of(name)
+    if os.path.exists(os.path.join(directory, "about.json")):
         return
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     module, example = make(name)
     print(f"bench_models: {name} is compiled", file=sys.stderr)
     with torch.no_grad():
         aoticache.compile(module, (example,), id=name)
         torch._inductor.aoti_compile_and_package(torch.export.export(module, (example,)),
-                                                 package_path=os.path.join(folder, "torch.pt2"))
+                                                 package_path=os.path.join(directory, "torch.pt2"))
         total = float(module(example).double().sum())
-    subprocess.run([OPEN_MODEL, "copy", CACHE, name, folder], check=True)
+    subprocess.run([OPEN_MODEL, "copy", CACHE, name, directory], check=True)
     word = str(example.dtype).split(".")[-1] + ":" + "x".join(map(str, example.shape))
-    with open(os.path.join(folder, "about.json"), "w") as file:
+    with open(os.path.join(directory, "about.json"), "w") as file:
         json.dump({"input": word, "sum": total}, file)
 
 
@@ -118,14 +118,14 @@ def load(kind, name):
 
     import aoticache
     if kind == "theirs":
-        return torch._inductor.aoti_load_package(os.path.join(folder_of(name), "torch.pt2"))
+        return torch._inductor.aoti_load_package(os.path.join(directory_of(name), "torch.pt2"))
     return aoticache.load(name)
 
 
 def play(kind, name):
     import torch
     import torch._inductor  # noqa: F401
-    with open(os.path.join(folder_of(name), "about.json")) as file:
+    with open(os.path.join(directory_of(name), "about.json")) as file:
         about = json.load(file)
     dtype, sizes = about["input"].split(":")
     example = torch.ones([int(size) for size in sizes.split("x")], dtype=getattr(torch, dtype))
@@ -140,12 +140,12 @@ def play(kind, name):
 
 def measure(kind, name):
     """Returns milliseconds; fails if the output is wrong."""
-    with open(os.path.join(folder_of(name), "about.json")) as file:
+    with open(os.path.join(directory_of(name), "about.json")) as file:
         about = json.load(file)
     if kind == "C":
         words = [OPEN_MODEL, "ours", CACHE, name, about["input"]]
     elif kind == "plain C":
-        words = [OPEN_MODEL, "plain", folder_of(name), PROVIDER, about["input"]]
+        words = [OPEN_MODEL, "plain", directory_of(name), PROVIDER, about["input"]]
     else:
         words = [sys.executable, "-W", "ignore", __file__, "--play", kind, name]
     answer = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment()).stdout
@@ -204,7 +204,7 @@ def main():
         return play(*words.play)
     if words.prepare:
         return prepare(words.prepare)
-    os.makedirs(FOLDER, exist_ok=True)
+    os.makedirs(DIRECTORY, exist_ok=True)
     make_provider()
     chosen = [name for name in NAMES if not words.parts or any(part in name for part in words.parts)]
     for name in dict.fromkeys([*WARM_UP, *chosen]):

@@ -32,7 +32,7 @@ from asked_process import AskedProcess, answer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(BUILD, "bench-models-cache")
+DIRECTORY = os.path.join(BUILD, "bench-models-cache")
 SERIES = 0.12  # seconds of one series
 GOAL, LIMIT, LEAST_SHARE = 0.90, 1.02, 0.50
 COPY, CLONE = "aten::copy_", "aten::clone"
@@ -133,7 +133,7 @@ def play_ours(name, threads, path, copies):
     import aoticache
     import eager_models
     torch.set_num_threads(threads)
-    aoticache.enable("safe", cache_dir=FOLDER, workers=2)
+    aoticache.enable("safe", cache_dir=DIRECTORY, workers=2)
     aoticache.wait()
     program = eager_models.make(name)
     settled = settle(aoticache, program.step)
@@ -175,8 +175,8 @@ def measure_pair(name, threads, rounds, path):
 
 
 def measure(name, threads, arguments):
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "results")
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "results")
         pairs = [measure_pair(name, threads, arguments.rounds, path) for _ in range(arguments.pairs)]
 
     def ratio(clock):
@@ -211,7 +211,7 @@ def main(arguments):
     except ImportError as error:
         print(f"bench_models_eager: nothing to measure: {error}", file=sys.stderr)
         return
-    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    os.makedirs(DIRECTORY, mode=0o700, exist_ok=True)
     rows = []
     print("| program | threads | plain, ms | time of the processor | of the clock | served | lost |\n"
           "| --- | --- | --- | --- | --- | --- | --- |", file=sys.stderr)

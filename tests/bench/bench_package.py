@@ -81,9 +81,9 @@ def play(kind, what, directory, warm_up):
     print(json.dumps([seconds * 1e3, count, private]))
 
 
-def make_big(folder):
+def make_big(subdirectory):
     """Makes a package with 64 MiB of weights in a separate file."""
-    path = os.path.join(folder, "big.pt2")
+    path = os.path.join(subdirectory, "big.pt2")
     if not os.path.exists(path):
         import torch
 
@@ -144,15 +144,15 @@ STARTS = {
 
 def make_small():
     """Returns the path of the package that processes start with; it is compiled once per build directory."""
-    folder = os.path.join(package_models.BUILD, "bench-packages")
-    path = os.path.join(folder, "start.pt2")
+    subdirectory = os.path.join(package_models.BUILD, "bench-packages")
+    path = os.path.join(subdirectory, "start.pt2")
     if not os.path.exists(path):
         import torch
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(subdirectory, exist_ok=True)
         linear = package_models.define_modules(torch)[0]
         exported = package_models.export(torch, linear, (torch.zeros(4, 64),))
-        torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/new.pt2")
-        os.rename(f"{folder}/new.pt2", path)
+        torch._inductor.aoti_compile_and_package(exported, package_path=f"{subdirectory}/new.pt2")
+        os.rename(f"{subdirectory}/new.pt2", path)
     return path
 
 
@@ -213,13 +213,13 @@ def main():
     if IS_QUICK:
         left_out("loads of packages of 1.5 MB and 64 MB in a process that runs already", "QUICK=1")
         return
-    folder = package_models.packages()
-    warm_up = os.path.join(folder, "blob.pt2")
+    subdirectory = package_models.packages()
+    warm_up = os.path.join(subdirectory, "blob.pt2")
     with tempfile.TemporaryDirectory() as directory:
         # The time of a large package is that of SHA-256, over the package and over its objects; PyTorch verifies
         # nothing.
-        for name, path, target in (("1.5 MB", os.path.join(folder, "embedded.pt2"), 1.0),
-                                   ("64 MB of weights", make_big(folder), None)):
+        for name, path, target in (("1.5 MB", os.path.join(subdirectory, "embedded.pt2"), 1.0),
+                                   ("64 MB of weights", make_big(subdirectory), None)):
             added = subprocess.run([TOOL, "add", "--json", path, warm_up, "--cache-dir", directory], check=True,
                                    stdout=subprocess.PIPE).stdout
             compare(name, path, json.loads(added)[0]["key"], directory, warm_up, target)

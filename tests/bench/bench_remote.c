@@ -575,9 +575,9 @@ static void compare_pulls(const struct server *server)
 {
     double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
     for (size_t i = 0; i < rounds; i++) {
-        remove_folder("target");
+        remove_directory("target");
         ours[i] = in_child(pull, server).first;
-        remove_folder("theirs");
+        remove_directory("theirs");
         theirs[i] = in_child(server->is_http ? fetch_by_curl : fetch_by_loop, server).first;
     }
     const double megabytes = (double)entries * (double)bytes * 1e-6;
@@ -606,8 +606,8 @@ static void compare_gets(const struct server *server)
     double values[4][MOST_ROUNDS], count_of_waits = 0;
     const size_t count = 3 * rounds < MOST_ROUNDS ? 3 * rounds : MOST_ROUNDS;
     for (size_t i = 0; i < count; i++) {
-        remove_folder("target");
-        remove_folder("theirs");
+        remove_directory("target");
+        remove_directory("theirs");
         run_script("mkdir theirs");
         const struct times ours = in_child(get_two, server), theirs = in_child(fetch_twice, server);
         values[0][i] = ours.first;
@@ -621,7 +621,7 @@ static void compare_gets(const struct server *server)
     print_single(server, "next kernel, fetched", median(values[2], count), median(values[3], count), NEXT_LIMIT);
     printf(
         "{\"name\": \"waits for the disk of a fetched kernel, %s\", \"value\": %g, \"unit\": \"\", \"peer\": \"two files, their "
-        "folders, SQLite\", \"peer_value\": %d, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+        "directories, SQLite\", \"peer_value\": %d, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
         server->name, count_of_waits, WAITS, count_of_waits / WAITS, WAITS_LIMIT,
         count_of_waits <= WAITS_LIMIT * WAITS ? "true" : "false");
     fflush(stdout);

@@ -35,8 +35,8 @@ static void fail(const char *what, const char *why)
 
 static const char *venv(void)
 {
-    const char *folder = getenv("VENV");
-    return folder != NULL ? folder : "build/venv";
+    const char *directory = getenv("VENV");
+    return directory != NULL ? directory : "build/venv";
 }
 
 /* Makes the library, once per build directory. Returns false without PyTorch. */
@@ -54,14 +54,14 @@ static bool make_library(char ret_path[PATH_MAX])
     return pclose(output) == 0;
 }
 
-static bool compile_peer(const char *folder)
+static bool compile_peer(const char *directory)
 {
     char command[4 * PATH_MAX];
     snprintf(command, sizeof command,
              "torch=$(realpath %s/lib/python3*/site-packages/torch) && c++ -std=c++20 -O2 -w -shared -fPIC "
              "-fvisibility=hidden -I\"$torch/include\" tests/bench/peers/torch_runner.cpp -o %s/peer.so "
              "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1",
-             venv(), folder);
+             venv(), directory);
     return system(command) == 0;
 }
 
@@ -79,11 +79,11 @@ static void find(void *module, const char *name, void *ret_function)
 }
 
 /* Loads libtorch into the process: our loader uses its functions from then on. */
-static torch_peer load_peer(const char *folder)
+static torch_peer load_peer(const char *directory)
 {
     char path[PATH_MAX];
     torch_peer peer;
-    snprintf(path, sizeof path, "%s/peer.so", folder);
+    snprintf(path, sizeof path, "%s/peer.so", directory);
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL)
         fail(path, dlerror());
@@ -184,19 +184,19 @@ static void compare(const torch_peer *peer, const char *library)
 
 int main(void)
 {
-    char library[PATH_MAX], folder[] = "/tmp/aoticache-bench-XXXXXX", command[PATH_MAX];
+    char library[PATH_MAX], directory[] = "/tmp/aoticache-bench-XXXXXX", command[PATH_MAX];
     rounds = bench_is_quick() ? 7 : MOST_ROUNDS;
     if (!make_library(library)) {
         bench_left_out("all runs of the runner", "there is no PyTorch");
         return 0;
     }
-    if (mkdtemp(folder) == NULL)
-        fail(folder, "cannot be made");
-    bool compiled = compile_peer(folder);
+    if (mkdtemp(directory) == NULL)
+        fail(directory, "cannot be made");
+    bool compiled = compile_peer(directory);
     torch_peer peer = {NULL, NULL};
     if (compiled)
-        peer = load_peer(folder);
-    snprintf(command, sizeof command, "rm -r %s", folder);
+        peer = load_peer(directory);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     int status = system(command);
     if (!compiled)
         bench_left_out("all runs of the runner", "there is no C++ compiler, or no headers of PyTorch");

@@ -40,7 +40,7 @@ from bench_lines import IS_QUICK, left_out
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER, FOLDER_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD, "bench-torch-many")
+DIRECTORY, DIRECTORY_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD, "bench-torch-many")
 #: AOTI-eager's kernels: the one of bench_aoti_eager.py, and those of all cases.
 PEER_ONE, PEER_ALL = (os.path.join(BUILD, "bench-aoti-eager", name) for name in ("1-kernels", "all-kernels"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "1" if IS_QUICK else "3"))
@@ -123,8 +123,8 @@ def compile_in_c(aoticache):
     aoticache._session.Session._create_hook = create_hook
 
 
-def enable(aoticache, mode="never", dynamic="never", operators=OPERATORS, folder=FOLDER):
-    enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic, cache_dir=folder, workers=2, judge=False)
+def enable(aoticache, mode="never", dynamic="never", operators=OPERATORS, directory=DIRECTORY):
+    enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic, cache_dir=directory, workers=2, judge=False)
     if enabled.pending:  # the bridge is being compiled
         aoticache.wait()
         enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic)
@@ -169,8 +169,8 @@ def play_compile(torch, everything):
 def play_compile_many(torch):
     aoticache = import_ours()
     compile_in_c(aoticache)
-    os.makedirs(FOLDER_OF_MANY, mode=0o700, exist_ok=True)
-    enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=FOLDER_OF_MANY)
+    os.makedirs(DIRECTORY_OF_MANY, mode=0o700, exist_ok=True)
+    enable(aoticache, mode="wait", operators=OPERATORS[:1], directory=DIRECTORY_OF_MANY)
     load_many(torch, aoticache, many_tensors(torch))
     return {}
 
@@ -191,9 +191,9 @@ def play_compile_peer(torch):
 class AotiEager:
     """PyTorch's AOTI-eager for operators, with the kernels of a directory."""
 
-    def __init__(self, torch, folder, operators, may_compile=False):
+    def __init__(self, torch, directory, operators, may_compile=False):
         self.torch, self.operators = torch, operators
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
         if not may_compile:
             import torch._inductor.aoti_eager as aoti_eager
             aoti_eager.aoti_compile_with_persistent_cache = self.refuse
@@ -222,19 +222,19 @@ class AotiEager:
         raise AssertionError("AOTI-eager is not asked")
 
 
-def has_table(folder):
-    return os.path.exists(os.path.join(folder, "aoti_eager", "aten", "cpu", "abs.json"))
+def has_table(directory):
+    return os.path.exists(os.path.join(directory, "aoti_eager", "aten", "cpu", "abs.json"))
 
 
 def measure_peer(torch, cases):
     """Uses one kernel for the small case, and the others if they were compiled."""
     found = {}
-    for folder, operators in ((PEER_ONE, OPERATORS[:1]), (PEER_ALL, OPERATORS)):
-        if not has_table(folder):
+    for directory, operators in ((PEER_ONE, OPERATORS[:1]), (PEER_ALL, OPERATORS)):
+        if not has_table(directory):
             continue
-        with AotiEager(torch, folder, operators):
+        with AotiEager(torch, directory, operators):
             for name, call in cases.items():
-                if (name == SMALL) != (folder == PEER_ONE):
+                if (name == SMALL) != (directory == PEER_ONE):
                     continue
                 try:
                     call()
@@ -277,7 +277,7 @@ def configure(torch, what, tensors):
             tensors = tensors[:1]
         else:
             compile_in_c(aoticache)
-            enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=FOLDER_OF_MANY)
+            enable(aoticache, mode="wait", operators=OPERATORS[:1], directory=DIRECTORY_OF_MANY)
             tensors = tensors if what == "1000 kernels in C" else tensors[:1]
         load_many(torch, aoticache, tensors)
 
@@ -413,7 +413,7 @@ def report_all(found, threads):
 def compile_all():
     """Returns the cases for which there are kernels."""
     thorough = bool(os.environ.get("BENCH_LONG"))
-    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    os.makedirs(DIRECTORY, mode=0o700, exist_ok=True)
     served = run("compile-all" if thorough else "compile-small")["served"]
     if not IS_QUICK:
         run("compile-many")

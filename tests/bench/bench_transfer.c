@@ -94,7 +94,7 @@ static double import_once(void)
     aoticache_transfer_report report;
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
     options.allow_unsigned = true;
-    remove_folder("target");
+    remove_directory("target");
     snprintf(path, sizeof path, "%s/ours.tar.zst", root);
     uint64_t begun = aoticache_monotonic_ns();
     aoticache_cache *cache = open_cache("target");
@@ -111,7 +111,7 @@ static double merge_once(void)
 {
     aoticache_error error = {.message = ""};
     aoticache_transfer_report report;
-    remove_folder("target");
+    remove_directory("target");
     uint64_t begun = aoticache_monotonic_ns();
     aoticache_cache *target = open_cache("target"), *source = open_cache("source");
     if (aoticache_cache_merge(target, source, NULL, &report, &error) != AOTICACHE_OK || report.entries != entries)
@@ -126,7 +126,7 @@ static double merge_once(void)
 static double shell_once(const char *script)
 {
     int result = 0;
-    remove_folder("theirs");
+    remove_directory("theirs");
     uint64_t begun = aoticache_monotonic_ns();
     pid_t child = fork();
     if (child == 0) {

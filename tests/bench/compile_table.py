@@ -39,7 +39,7 @@ GOAL, WORST, TENTH, TOGETHER = 0.5, 1.0, 0.1, 1.3
 PORTABLE = ("pointwise", "chain", "dynamic", "training", "attention", "bert")  # programs that are measured with artifacts
 
 
-class Folders:
+class Directories:
     """Temporary directories, removed at the end."""
 
     def __init__(self):
@@ -88,11 +88,11 @@ class Player:
         return json.loads(said.splitlines()[-1])
 
 
-def start(folders, *words, inductor=None, cache="", compiler=True):
+def start(subdirectories, *words, inductor=None, cache="", compiler=True):
     """Starts a process that runs programs; without a cache PyTorch is not changed."""
-    environment = {**variables(cache), "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
+    environment = {**variables(cache), "TORCHINDUCTOR_CACHE_DIR": inductor or subdirectories.make()}
     if not compiler:
-        environment["PATH"] = folders.make()
+        environment["PATH"] = subdirectories.make()
     return Player(words if cache else ("--uninstalled", *words), environment)
 
 
@@ -119,9 +119,9 @@ def report(name, value, peer, peer_value, target=None, unit="s"):
     return ratio
 
 
-def moved(folders, cache):
+def moved(subdirectories, cache):
     """Returns the cache as another machine receives it."""
-    archive, other = os.path.join(folders.make(), "warm.tar"), os.path.join(folders.make(), "cache")
+    archive, other = os.path.join(subdirectories.make(), "warm.tar"), os.path.join(subdirectories.make(), "cache")
     subprocess.run([TOOL, "export", archive], env=variables(cache), check=True, capture_output=True)
     subprocess.run([TOOL, "import", archive], env=variables(other), check=True, capture_output=True)
     return other
@@ -137,27 +137,27 @@ def check(name, filled, served):
         raise RuntimeError(f"{name} gave other bits than the process that compiled it")
 
 
-def fill(folders, names):
+def fill(subdirectories, names):
     """Runs all programs in one process without the cache and one with it; returns PyTorch's directory, the cache, and
     the results."""
-    own, cache = folders.make(), os.path.join(folders.make(), "cache")
-    finish(start(folders, *names, inductor=own))
-    filled = finish(start(folders, *names, cache=cache))
-    return own, moved(folders, cache), filled["programs"]
+    own, cache = subdirectories.make(), os.path.join(subdirectories.make(), "cache")
+    finish(start(subdirectories, *names, inductor=own))
+    filled = finish(start(subdirectories, *names, cache=cache))
+    return own, moved(subdirectories, cache), filled["programs"]
 
 
-def measure(folders, own, cache, filled, name):
+def measure(subdirectories, own, cache, filled, name):
     """Prints the ratios to PyTorch's warm directory `own`, and to its artifacts."""
-    artifacts = os.path.join(folders.make(), "artifacts")
+    artifacts = os.path.join(subdirectories.make(), "artifacts")
     ours, warm = [], []
     for _ in range(ROUNDS):
-        ours.append(run(folders, name, cache=cache, compiler=False))
+        ours.append(run(subdirectories, name, cache=cache, compiler=False))
         check(name, filled, ours[-1])
-        warm.append(run(folders, name, inductor=own))
+        warm.append(run(subdirectories, name, inductor=own))
     portable = None
     if name in PORTABLE:
-        run(folders, name, "--save", artifacts, inductor=own)
-        portable = run(folders, name, "--load", artifacts)
+        run(subdirectories, name, "--save", artifacts, inductor=own)
+        portable = run(subdirectories, name, "--load", artifacts)
     values = {}
     for what, title in (("processor", "processor time"), ("seconds", "elapsed")):
         value, peer = (statistics.median(one[what] for one in results) for results in (ours, warm))
@@ -169,7 +169,7 @@ def measure(folders, own, cache, filled, name):
     return values
 
 
-def at_once(folders, name, cached):
+def at_once(subdirectories, name, cached):
     """Runs one process, and then AT_ONCE that start together, cold, with one cache, or with one directory for PyTorch.
     The same number again finds everything there: the cost that no cache can save."""
     what = "torch.compile" if cached else "PyTorch alone"
@@ -177,9 +177,9 @@ def at_once(folders, name, cached):
     results = []
     for count, is_cold in ((1, True), (AT_ONCE, True), (AT_ONCE, False)):
         if is_cold:
-            cache, own = (os.path.join(folders.make(), "cache") if cached else ""), folders.make()
+            cache, own = (os.path.join(subdirectories.make(), "cache") if cached else ""), subdirectories.make()
         begun = time.perf_counter()
-        ended = [finish(one) for one in [start(folders, name, cache=cache, inductor=None if cached else own)
+        ended = [finish(one) for one in [start(subdirectories, name, cache=cache, inductor=None if cached else own)
                                          for _ in range(count)]]
         sums = {one: sum(process[one] for process in ended) for one in ("processor", "compiler")}
         results.append({"elapsed": time.perf_counter() - begun, **sums, "ended": ended})
@@ -216,11 +216,11 @@ def chosen_programs():
 
 
 def main():
-    folders = Folders()
+    subdirectories = Directories()
     try:
         names = list(chosen_programs())
-        full = fill(folders, names)
-        ratios = [measure(folders, *full, name) for name in names]
+        full = fill(subdirectories, names)
+        ratios = [measure(subdirectories, *full, name) for name in names]
         for what, against, peer, goal in (("processor", "warm", "PyTorch, warm directory", GOAL),
                                           ("seconds", "warm", "PyTorch, warm directory", GOAL),
                                           ("seconds", "portable", "PyTorch's artifacts", TENTH)):
@@ -229,9 +229,9 @@ def main():
                 report(f"torch.compile, fresh state: geometric mean of {len(logarithms)} ratios, {what}",
                        math.exp(statistics.mean(logarithms)), peer, 1.0, goal, "")
         for cached in (True, False):
-            at_once(folders, "training", cached)
+            at_once(subdirectories, "training", cached)
     finally:
-        shutil.rmtree(folders.top, ignore_errors=True)
+        shutil.rmtree(subdirectories.top, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import timeit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(BUILD, "bench-judge-cache")
+DIRECTORY = os.path.join(BUILD, "bench-judge-cache")
 LIMIT = 1.05
 ROUNDS = 15  # of each kind, alternating; in processor time, because of other programs
 #: Large results come from memory that the process keeps, in every round: otherwise they may or may not be new pages, by
@@ -83,7 +83,7 @@ def settle(aoticache, case, operator):
 def compile_all(aoticache, cases):
     """Compiles kernels for all with the worker; calls that cannot be compiled use PyTorch."""
     for operator, of in cases.items():
-        aoticache.enable(operator, mode="background", cache_dir=FOLDER, workers=2, judge=False)
+        aoticache.enable(operator, mode="background", cache_dir=DIRECTORY, workers=2, judge=False)
         aoticache.wait()
         queued = -1
         while queued < (queued := aoticache.stats().operators[operator].queued):  # the queue may not take all at the same time
@@ -100,7 +100,7 @@ def play(aoticache, operator, case):
     ratios = []
     for turn in range(ROUNDS):
         plain = case.measure()
-        aoticache.enable(operator, mode="never", cache_dir=FOLDER, workers=2, judge=True)
+        aoticache.enable(operator, mode="never", cache_dir=DIRECTORY, workers=2, judge=True)
         settle(aoticache, case, operator) if turn == 0 else [case.run() for _ in range(64)]
         hits = aoticache.stats().operators[operator].hits
         ours = case.measure()
@@ -122,7 +122,7 @@ def main(parts):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     aoticache = import_ours()
-    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    os.makedirs(DIRECTORY, mode=0o700, exist_ok=True)
     cases = {}
     for name, operator, call, dtypes in OPERATORS:
         made = [Case(torch, name, call, dtype, size) for dtype in dtypes.split() for size in SIZES]

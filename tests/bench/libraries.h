@@ -27,7 +27,7 @@ static int remove_one(const char *path, const struct stat *found, int kind, stru
     return remove(path);
 }
 
-static void remove_folder(const char *name)
+static void remove_directory(const char *name)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", root, name);

@@ -1,9 +1,9 @@
 """One of the three runtimes that model_times.py measures, in a separate process: our runtime, PyTorch's loader, or ONNX
 Runtime.
 
-    model_player.py ours|torch|onnxruntime FOLDER THREADS OUTPUTS PACKAGE...
+    model_player.py ours|torch|onnxruntime DIRECTORY THREADS OUTPUTS PACKAGE...
 
-Loads the files PACKAGE... of FOLDER, each with a first run on the inputs input*.npy, and writes the outputs to OUTPUTS
+Loads the files PACKAGE... of DIRECTORY, each with a first run on the inputs input*.npy, and writes the outputs to OUTPUTS
 (empty: nowhere). Prints one line of JSON: the time of the first output (seconds of the monotonic clock), the time of
 the imports, the peak of resident memory until then. Then it responds to each line "PACKAGE SECONDS" of its input with
 the times of some runs.
@@ -60,16 +60,16 @@ def resident_peak():
 
 
 def main():
-    kind, folder, threads, outputs, *packages = sys.argv[1:]
+    kind, directory, threads, outputs, *packages = sys.argv[1:]
     begun = time.monotonic()
     import numpy
     load, convert = OPEN[kind](int(threads))
     imported = time.monotonic() - begun
-    inputs = [convert(numpy.load(os.path.join(folder, "input%d.npy" % i)))
-              for i in range(len(glob.glob(os.path.join(folder, "input*.npy"))))]
+    inputs = [convert(numpy.load(os.path.join(directory, "input%d.npy" % i)))
+              for i in range(len(glob.glob(os.path.join(directory, "input*.npy"))))]
     first, runs = None, {}
     for package in packages:
-        runs[package] = load(os.path.join(folder, package))
+        runs[package] = load(os.path.join(directory, package))
         results = runs[package](inputs)
         results = [numpy.asarray(one) for one in (results if isinstance(results, (list, tuple)) else [results])]
         first = first or {"at": time.monotonic(), "import": imported, "memory": resident_peak()}

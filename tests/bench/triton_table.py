@@ -62,18 +62,18 @@ def run(file, directory, cache=""):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def moved(folder, cache):
+def moved(subdirectory, cache):
     """Returns the cache as another machine receives it."""
-    archive, other = os.path.join(folder, "kernels.tar"), os.path.join(folder, "other")
+    archive, other = os.path.join(subdirectory, "kernels.tar"), os.path.join(subdirectory, "other")
     for command, directory in (("export", cache), ("import", other)):
         subprocess.run([TOOL, command, archive], env={**os.environ, "AOTICACHE_DIR": directory, "AOTICACHE_CONFIG": "",
-                                                             "AOTICACHE_KEYS": os.path.join(folder, "keys")},
+                                                             "AOTICACHE_KEYS": os.path.join(subdirectory, "keys")},
                        check=True, capture_output=True)
     return other
 
 
-def files_below(folder):
-    return sum(len(files) for _, _, files in os.walk(folder))
+def files_below(subdirectory):
+    return sum(len(files) for _, _, files in os.walk(subdirectory))
 
 
 def report(name, value, peer, peer_value, target=None, unit="s"):
@@ -82,11 +82,11 @@ def report(name, value, peer, peer_value, target=None, unit="s"):
                       "target": target, "met": None if target is None else ratio <= target}), flush=True)
 
 
-def measure(folder):
-    file = os.path.join(folder, "kernels.py")
+def measure(subdirectory):
+    file = os.path.join(subdirectory, "kernels.py")
     with open(file, "w") as out:
         out.write(PLAYER)
-    own, ours, cache, empty = (os.path.join(folder, name) for name in ("own", "ours", "cache", "empty"))
+    own, ours, cache, empty = (os.path.join(subdirectory, name) for name in ("own", "ours", "cache", "empty"))
     first, filled = run(file, own), run(file, ours, cache)
     found = {"Triton, warm": [], "ours, warm": [], "ours, empty": []}
     for number in range(3):
@@ -106,7 +106,7 @@ def measure(folder):
            unit="files")
     os.rename(own, own + "-moved")
     again = run(file, own + "-moved")
-    served = run(file, os.path.join(folder, "elsewhere"), moved(folder, cache))
+    served = run(file, os.path.join(subdirectory, "elsewhere"), moved(subdirectory, cache))
     report("Triton, kernels compiled on another machine, from an archive", served["compiled"],
            "FileCacheManager, its directory moved", again["compiled"], 0.0, "kernels")
 
@@ -115,11 +115,11 @@ def main():
     if importlib.util.find_spec("triton") is None:
         print("skip - triton is not installed for this Python", file=sys.stderr)
         return
-    folder = tempfile.mkdtemp(prefix="aoticache-triton-bench-")
+    subdirectory = tempfile.mkdtemp(prefix="aoticache-triton-bench-")
     try:
-        measure(folder)
+        measure(subdirectory)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(subdirectory, ignore_errors=True)
 
 
 if __name__ == "__main__":

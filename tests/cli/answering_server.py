@@ -4,7 +4,7 @@ means. Print the port; run until they are killed.
     answering_server.py http RULES LOG    honours If-None-Match and If-Match. A rule is: METHOD PREFIX STATUS [HEADER: VALUE]...
                                           METHOD: GET, HEAD, PUT, PUT? (only with a condition), DELETE, or * for all.
                                           STATUS: a number, or `deaf` (no answer). PREFIX: of the path, without the first "/".
-                                          A line `folders`: PUT into a missing directory gets status 409, MKCOL makes one.
+                                          A line `directories`: PUT into a missing directory gets status 409, MKCOL makes one.
                                           A line `plain`: conditions are ignored. A line `undated`: no Last-Modified.
                                           A line `reset NUMBER`, if it is new: keeps only what existed at the first one.
     answering_server.py redis RULES LOG   GET, SET, EXISTS, DEL and the scripts of the module. A rule is: COMMAND PREFIX TEXT...
@@ -23,7 +23,7 @@ import time
 kind, rules_file, log_file = sys.argv[1:4]
 lock = threading.Lock()
 files = {}
-folders = {""}
+directories = {""}
 
 
 reset = {"number": "", "files": None}
@@ -90,10 +90,10 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.command == "MKCOL":
             with lock:
                 parent, _, _ = self.path.rstrip("/").rpartition("/")
-                is_there = self.path.rstrip("/") in folders
-                if "folders" in flags and not is_there and parent in folders:
-                    folders.add(self.path.rstrip("/"))
-            return self.answer(405 if "folders" not in flags or is_there else 201 if parent in folders else 409)
+                is_there = self.path.rstrip("/") in directories
+                if "directories" in flags and not is_there and parent in directories:
+                    directories.add(self.path.rstrip("/"))
+            return self.answer(405 if "directories" not in flags or is_there else 201 if parent in directories else 409)
         with lock:
             kept = files.pop(self.path, None) if self.command == "DELETE" else files.get(self.path)
         if kept is None:
@@ -108,7 +108,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         with lock:
             kept = files.get(self.path)
             code = 201
-            if "folders" in flags and self.path.rpartition("/")[0] not in folders:
+            if "directories" in flags and self.path.rpartition("/")[0] not in directories:
                 code = 409
             elif "plain" not in flags and ((none == "*" and kept) or (match and (not kept or kept[1] != match))):
                 code = 412

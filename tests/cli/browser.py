@@ -13,7 +13,7 @@ import time
 
 
 class Browser:
-    def __init__(self, program, folder, seconds=60):
+    def __init__(self, program, directory, seconds=60):
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         self.seconds, self.number, self.answers, self.buffer, self.pages = seconds, 0, {}, b"", {}
@@ -24,8 +24,8 @@ class Browser:
             os.dup2(high, 4)
         self.process = subprocess.Popen(
             [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-             "--remote-debugging-pipe", "--user-data-dir=" + folder, "about:blank"],
-            env={**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder},
+             "--remote-debugging-pipe", "--user-data-dir=" + directory, "about:blank"],
+            env={**os.environ, "HOME": directory, "XDG_CONFIG_HOME": directory, "XDG_CACHE_HOME": directory},
             preexec_fn=take_pipes, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(theirs_in)
         os.close(theirs_out)

@@ -1,4 +1,4 @@
-"""Opens the page of aoticache-stat --html in a browser: report_in_browser.py BROWSER FOLDER PAGE YOUNG PAST... It must show what
+"""Opens the page of aoticache-stat --html in a browser: report_in_browser.py BROWSER DIRECTORY PAGE YOUNG PAST... It must show what
 its JSON says, at widths of phones and desktops, light and dark, without requests and console messages."""
 import json
 import os
@@ -147,13 +147,13 @@ def check_tables(browser, path):
     page.close()
 
 
-def main(program, folder, path, young, *pasts):
+def main(program, directory, path, young, *pasts):
     with open(path, encoding="utf-8") as file:
         statistics = json.loads(re.search(r'type="application/json">(.*?)</script>', file.read(), re.S).group(1))
-    with Browser(program, os.path.join(folder, "profile")) as browser:
+    with Browser(program, os.path.join(directory, "profile")) as browser:
         for width, height in ((390, 844), (1000, 800), (1440, 900)):
             for scheme in ("light", "dark"):
-                look, image = f"{width} pixels, {scheme}", os.path.join(folder, f"{width}-{scheme}.png")
+                look, image = f"{width} pixels, {scheme}", os.path.join(directory, f"{width}-{scheme}.png")
                 page = browser.open("file://" + path, width=width, height=height, scheme=scheme)
                 ok(f"{look}: nothing goes beyond the window", page.evaluate("document.documentElement.scrollWidth") <= width)
                 ok(f"{look}: no complaints", not page.complaints, page.complaints)
@@ -173,7 +173,7 @@ def main(program, folder, path, young, *pasts):
         page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + w / 2, y=y + h / 2)
         told = page.evaluate("[...document.querySelectorAll('.tip:not([hidden])')].map(e => e.textContent).join()")
         ok("the pointer tells values", "saved time: " in told and "compile time: " in told, told)
-        page.screenshot(os.path.join(folder, "pointer.png"))
+        page.screenshot(os.path.join(directory, "pointer.png"))
         ok("no name became an element", page.evaluate("document.querySelectorAll('main b b, main img, main script').length") == 0)
         page = browser.open("file://" + young, width=390)
         ok("a young cache has four plots", page.evaluate("document.querySelectorAll('[id^=plot-]').length") == 4 and not page.complaints)

@@ -2,7 +2,7 @@
 Authorization). It keeps objects in memory, honours If-None-Match and If-Match of a PUT, and prints on standard error which
 requests it refuses and why.
 
-    s3_server.py KEY SECRET REGION [PORT [FOLDER]]      prints its port
+    s3_server.py KEY SECRET REGION [PORT [DIRECTORY]]      prints its port
 
 With a directory it also keeps the objects in files there, and reads them after a restart. Two more files there change its
 answers from the next request on: `secret` replaces SECRET, and `refuses` has the status and the code of its answer to each PUT
@@ -84,7 +84,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     objects = {}
     lock = threading.Lock()
-    folder = None
+    directory = None
 
     def do_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -110,8 +110,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if (none == "*" and kept) or (match is not None and (kept is None or kept[1] != match)):
                 return False
             self.keep(self.path, body, time.time())
-            if self.folder:
-                file = self.folder / "objects" / urllib.parse.quote(self.path, safe="")
+            if self.directory:
+                file = self.directory / "objects" / urllib.parse.quote(self.path, safe="")
                 file.with_suffix(".new").write_bytes(body)
                 os.replace(file.with_suffix(".new"), file)
             return True
@@ -121,17 +121,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         cls.objects[path] = (body, f'"{hashlib.md5(body).hexdigest()}"', email.utils.formatdate(modified, usegmt=True))
 
     @classmethod
-    def use_folder(cls, folder):
-        cls.folder = folder
-        (folder / "objects").mkdir(parents=True, exist_ok=True)
-        for file in (folder / "objects").iterdir():
+    def use_directory(cls, directory):
+        cls.directory = directory
+        (directory / "objects").mkdir(parents=True, exist_ok=True)
+        for file in (directory / "objects").iterdir():
             if file.suffix != ".new":
                 cls.keep(urllib.parse.unquote(file.name), file.read_bytes(), file.stat().st_mtime)
 
     def told(self, name):
         """Returns the contents of a file of the directory, or "" without one."""
         try:
-            return (self.folder / name).read_text().strip() if self.folder else ""
+            return (self.directory / name).read_text().strip() if self.directory else ""
         except FileNotFoundError:
             return ""
 
@@ -188,7 +188,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         sys.exit(check())
     if len(sys.argv) > 5:
-        Handler.use_folder(pathlib.Path(sys.argv[5]))
+        Handler.use_directory(pathlib.Path(sys.argv[5]))
     server = Server(("127.0.0.1", int(sys.argv[4]) if len(sys.argv) > 4 else 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

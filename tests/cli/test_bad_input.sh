@@ -85,7 +85,7 @@ says 'is named, too' "$work/none"
 printf '#!/bin/sh\necho this is no JSON\n' >"$work/liar"
 chmod +x "$work/liar"
 try 'a hook that answers nonsense' 5 aoticache run aten::abs --input float32:2 --hook "command:$work/liar"
-try 'a folder of kernels that is none' 5 "${abs[@]}" --input float32:2 --kernels "$work/none"
+try 'a directory of kernels that is none' 5 "${abs[@]}" --input float32:2 --kernels "$work/none"
 
 # ---- the directory ----
 call=(aoticache run aten::abs --input float32:2=-1 --hook c --json)

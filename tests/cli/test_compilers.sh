@@ -38,6 +38,6 @@ is 'arm64 is taken' 0 "$status"
 prints 'and what is for x86-64 is said' '^[^ ]*aarch64-linux-gnu-gcc: .*AVX2.*x86-64'
 mkdir -p "$work/nothing/obj"
 asks aarch64-linux-gnu-gcc
-prints_not 'once for a build folder' 'docs/portability\.md\)$'
+prints_not 'once for a build directory' 'docs/portability\.md\)$'
 
 finish

@@ -159,14 +159,14 @@ is 'the old file was replaced, not written to' before "$(cat <&5)"
 exec 5<&-
 is 'others may read it' 644 "$(stat -c %a "$metrics")"
 is 'nothing else is left beside it' 1 "$(find "$work" -maxdepth 1 -name 'gc.prom*' | wc -l)"
-try '--prometheus where there is no folder' 1 aoticache-gc --prometheus "$work/none/gc.prom" --quiet
+try '--prometheus where there is no directory' 1 aoticache-gc --prometheus "$work/none/gc.prom" --quiet
 says 'says which file' "cannot write $work/none/gc.prom: No such file"
-try '--prometheus of a folder' 1 aoticache-gc --prometheus "$work/home-of-nobody/" --quiet
+try '--prometheus of a directory' 1 aoticache-gc --prometheus "$work/home-of-nobody/" --quiet
 mkdir "$work/odd \"dir\\" && odd="$work/odd \"dir\\"
 try 'an odd directory that is not there' 7 aoticache-gc --cache-dir "$odd/none" --prometheus "$metrics" --quiet
 holds 'is escaped, and a failure' python3 "$work/check_metrics.py" "$metrics" success=0
 mkdir "$work/closed" && cp "$metrics" "$work/closed/gc.prom" && chmod 555 "$work/closed"
-try '--prometheus in a folder that cannot be written' 1 without_capabilities aoticache-gc --prometheus "$work/closed/gc.prom"
+try '--prometheus in a directory that cannot be written' 1 without_capabilities aoticache-gc --prometheus "$work/closed/gc.prom"
 holds 'leaves the old file' cmp -s "$metrics" "$work/closed/gc.prom"
 
 # ---- while it runs: its output goes into a pipe that is not read, so it stops after some of the entries ----

@@ -31,7 +31,7 @@ try 'another finds it' 0 as 10002 aoticache run aten::abs --input float32:2 --ho
 try 'and stores himself' 0 as 10002 aoticache run aten::abs --input float32:3 --hook c --quiet
 try 'which the first finds' 0 as 10001 aoticache run aten::abs --input float32:3 --hook none --quiet
 is 'everything belongs to the group' '' "$(find "$shared" ! -group $group)"
-is 'folders are open to it' '' "$(find "$shared" -type d ! -perm -2770)"
+is 'directories are open to it' '' "$(find "$shared" -type d ! -perm -2770)"
 is 'files too, objects can be written by nobody' '' \
     "$(find "$shared" -type f ! -path '*/objects/*' ! -perm -660; find "$shared/objects" -type f ! -perm 444)"
 is 'nothing is open to others' '' "$(find "$shared" -type d -perm /007; find "$shared" -type f ! -path '*/objects/*' -perm /007)"
@@ -41,7 +41,7 @@ if as 10001 aoticache export "$work/home10001/archive" --quiet 2>"$err"; then
     shared=$work/imported
     install -d -m 2770 -g $group "$shared"
     try 'one user imports' 0 as 10001 aoticache import "$work/archive" --quiet
-    is 'folders that an import makes are open to the group' '' "$(find "$shared" -type d ! -perm -2770)"
+    is 'directories that an import makes are open to the group' '' "$(find "$shared" -type d ! -perm -2770)"
     is 'files of the index, too' '' "$(find "$shared" -type f ! -path '*/objects/*' ! -perm -660)"
     try 'another finds what came' 0 as 10002 aoticache run aten::abs --input float32:2 --hook none --quiet
     chmod 700 "$shared"/objects/?? # as in a directory that was made by hand

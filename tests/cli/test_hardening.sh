@@ -51,7 +51,7 @@ is 'the library offers names of its own alone' '' "$(awk '$3 !~ /^(aoticache_[a-
 products=(lib/libaoticache_torchshim.so lib/libaoticache_runtime.a lib/libaoticache_cxxbridge.so lib/aoticache/proxy_executor.so
     aoticache.pc)
 for module in "$BUILD"/lib/libaoticache_remote_*.so; do [ ! -e "$module" ] || products+=("lib/${module##*/}"); done
-build_copy() { # FOLDER BUILD ZONE UMASK DAY
+build_copy() { # DIRECTORY BUILD ZONE UMASK DAY
     local targets=(all)
     [ "${REPRODUCE:-}" = all ] || targets=("${products[@]/#/$2/}")
     mkdir -p "$1"

@@ -246,9 +246,9 @@ import host_models
 import torch
 print(host_models.torch_libraries(torch)["affine"])
 print(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-folder = os.path.join(host_models.MODELS, "tests", "inspect-" + torch.__version__)
-os.makedirs(folder, exist_ok=True)
-package, mapped, proxy = (os.path.join(folder, name) for name in ("affine.pt2", "mapped.pt2", "cholesky.so"))
+directory = os.path.join(host_models.MODELS, "tests", "inspect-" + torch.__version__)
+os.makedirs(directory, exist_ok=True)
+package, mapped, proxy = (os.path.join(directory, name) for name in ("affine.pt2", "mapped.pt2", "cholesky.so"))
 for path, mmap in (package, False), (mapped, True):
     if os.path.exists(path):
         continue

@@ -39,9 +39,9 @@ for libdir in lib64 lib/x86_64-linux-gnu; do
 done
 
 # Without DESTDIR, each directory somewhere else, with the shared libcrypto.
-folders=(prefix="$work/opt" libdir="$work/opt/lib64/deep" bindir="$work/programs" datadir="$work/data" includedir="$work/headers")
-try 'folders of their own are installed' 0 make_it install "${folders[@]}" STATIC_CRYPTO=
-works 'folders of their own' "$work/programs"
+directories=(prefix="$work/opt" libdir="$work/opt/lib64/deep" bindir="$work/programs" datadir="$work/data" includedir="$work/headers")
+try 'directories of their own are installed' 0 make_it install "${directories[@]}" STATIC_CRYPTO=
+works 'directories of their own' "$work/programs"
 holds 'STATIC_CRYPTO= needs the shared libcrypto' \
     sh -c 'readelf -d "$1" | grep -q "NEEDED.*libcrypto"' sh "$work/opt/lib64/deep/libaoticache.so.0"
 example=$work/example.c
@@ -61,6 +61,6 @@ if cc -static "$example" $(flags --cflags) "$work/opt/lib64/deep/libaoticache.a"
 else
     skip 'a program that is linked statically' "it cannot be linked here: $(grep -m 1 -E 'cannot find|undefined' "$work/static.log")"
 fi
-try 'folders of their own are uninstalled' 0 make_it uninstall "${folders[@]}"
+try 'directories of their own are uninstalled' 0 make_it uninstall "${directories[@]}"
 is 'they leave nothing' '' "$(find "$work/opt" "$work/programs" "$work/data" "$work/headers" -type f 2>/dev/null)"
 finish

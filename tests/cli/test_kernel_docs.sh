@@ -53,10 +53,10 @@ member 'computes, too' outputs.0.values '[-0.0, -1.0, -2.0]'
 member 'and has the key that it has without' key "$(aoticache run aten::neg --input float32:3=arange --hook c --json >"$work/plain" && field key "$work/plain")"
 mkdir "$work/nearer"
 sed 's/apply(TYPE x)/apply(TYPE x) \/* another one *\//' "$work/kernels/my_ops_softsign.c" >"$work/nearer/my_ops_softsign.c"
-try 'a folder that is named before' 0 in_work "${softsign[@]}" --kernels nearer
+try 'a directory that is named before' 0 in_work "${softsign[@]}" --kernels nearer
 member 'is searched before' key "$first"
 try 'so with another order' 0 in_work aoticache run my_ops::softsign --input float32:3=arange --hook c --kernels nearer --kernels kernels --json
 holds 'it is another kernel' [ "$(field key)" != "$first" ]
 try 'one that nobody has' 5 in_work aoticache run my_ops::none --input float32:3 --hook c --kernels kernels --kernels nearer
-says 'names all folders' "my_ops_none.c is not in $work/kernels, $work/nearer, "
+says 'names all directories' "my_ops_none.c is not in $work/kernels, $work/nearer, "
 finish

@@ -11,7 +11,7 @@ for program in unshare setpriv chroot; do command -v $program >/dev/null || lack
 setpriv --reuid 1000650000 --regid 0 --clear-groups true 2>"$err" || lacks "no random user: $(tail -n 1 "$err")"
 
 page=docs/kubernetes.md
-folder=/var/cache/kernels
+directory=/var/cache/kernels
 mounts=()   # VOLUME:PATH[:ro], for the following containers
 settings=() # their variables
 path=/opt/aoticache/bin:/usr/bin:/bin
@@ -81,45 +81,45 @@ take_like() { take "$(grep -o "\`\[$1[^]]*\]\`" $page | tr -d '\`')"; }
 for group in '' 2000; do
     kind="emptyDir${group:+, fsGroup}"
     empty_dir "plain$group" $group
-    mounts=("plain$group:$folder")
-    settings=(AOTICACHE_DIR=$folder)
-    try "$kind: its folder is refused" 1 abs 1000:1000:$group 2 c
-    says "$kind: for its mode" "$folder can be written by others .mode 0${group:+2}777.*allow_shared = true"
-    settings=(AOTICACHE_DIR=$folder/mine)
-    try "$kind: a folder below it, too" 1 abs 1000:1000:$group 2 c
-    says "$kind: for the mode of the upper one" "$folder can be written by others .*who could replace the cache directory"
-    try "$kind: its user cannot change the mode" 1 as 1000:1000:$group chmod go-w $folder
-    settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
+    mounts=("plain$group:$directory")
+    settings=(AOTICACHE_DIR=$directory)
+    try "$kind: its directory is refused" 1 abs 1000:1000:$group 2 c
+    says "$kind: for its mode" "$directory can be written by others .mode 0${group:+2}777.*allow_shared = true"
+    settings=(AOTICACHE_DIR=$directory/mine)
+    try "$kind: a directory below it, too" 1 abs 1000:1000:$group 2 c
+    says "$kind: for the mode of the upper one" "$directory can be written by others .*who could replace the cache directory"
+    try "$kind: its user cannot change the mode" 1 as 1000:1000:$group chmod go-w $directory
+    settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true)
     try "$kind, allow_shared: a kernel is stored" 0 abs 1000:1000:$group 2 c
     member "$kind, allow_shared: it is" stored true
     try "$kind, allow_shared: and found" 0 abs 1000:1000:$group 2 none
     run as 1000:1000:$group aoticache doctor
     prints "$kind, allow_shared: doctor warns of the mode" "^WARN +mode +${group:+2}0?777: everyone may write"
-    settings=(AOTICACHE_DIR=$folder/mine AOTICACHE_ALLOW_SHARED=true)
-    run as 1000:1000:$group rm -rf $folder/format
-    try "$kind, a folder below, allow_shared: a kernel is stored" 0 abs 1000:1000:$group 2 c
-    is "$kind, a folder below, allow_shared: for the user alone" 700 "$(stat -c %a "$work/volumes/plain$group/mine" | tail -c 4)"
-    try "$kind, a folder below, allow_shared: another user" 1 abs 1001:1001:$group 2 none
-    says "$kind, a folder below, allow_shared: cannot open it" "cannot open the cache directory $folder/mine: Permission denied"
+    settings=(AOTICACHE_DIR=$directory/mine AOTICACHE_ALLOW_SHARED=true)
+    run as 1000:1000:$group rm -rf $directory/format
+    try "$kind, a directory below, allow_shared: a kernel is stored" 0 abs 1000:1000:$group 2 c
+    is "$kind, a directory below, allow_shared: for the user alone" 700 "$(stat -c %a "$work/volumes/plain$group/mine" | tail -c 4)"
+    try "$kind, a directory below, allow_shared: another user" 1 abs 1001:1001:$group 2 none
+    says "$kind, a directory below, allow_shared: cannot open it" "cannot open the cache directory $directory/mine: Permission denied"
 done
 empty_dir owned
-mounts=("owned:$folder")
-settings=(AOTICACHE_DIR=$folder/mine)
+mounts=("owned:$directory")
+settings=(AOTICACHE_DIR=$directory/mine)
 take_from own # docs/kubernetes.md own
-try 'an init container of root makes the folder' 0 as 0:0 "${command[@]}"
+try 'an init container of root makes the directory' 0 as 0:0 "${command[@]}"
 try 'the program stores there without allow_shared' 0 abs 1000:1000 2 c
 try 'and finds' 0 abs 1000:1000 2 none
 
 # ---- one volume for many pods ----
 
 shared() { # WHAT VOLUME: two users of the group
-    mounts=("$2:$folder")
-    settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
+    mounts=("$2:$directory")
+    settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true)
     try "$1: one user stores" 0 as 1000:1000:2000 sh -c 'umask 077; exec aoticache run aten::abs --input float32:2 --hook c --quiet'
     try "$1: another finds it" 0 abs 1001:1001:2000 2 none
     try "$1: and stores" 0 abs 1001:1001:2000 3 c
     try "$1: which the first finds" 0 abs 1000:1000:2000 3 none
-    is "$1: folders are open to the group" '' "$(find "$work/volumes/$2" -mindepth 1 -type d ! -perm 2770)"
+    is "$1: directories are open to the group" '' "$(find "$work/volumes/$2" -mindepth 1 -type d ! -perm 2770)"
     is "$1: files, too" '' "$(find "$work/volumes/$2" -type f ! -path '*/objects/*' ! -perm 660)"
     is "$1: objects are read-only" '' "$(find "$work/volumes/$2/objects" -type f ! -perm 444)"
     try "$1: a user outside the group" 1 abs 1002:1002 2 none
@@ -139,7 +139,7 @@ try 'the collector may remove what others stored' 0 as 1003:1003:2000 aoticache-
 member 'the collector has done so' entries_after 1
 volume node 0:0 755
 mounts=("node:/var/cache")
-try 'root makes the folder of a hostPath' 0 as 0:0 sh -c "$(example $page host)" # docs/kubernetes.md host
+try 'root makes the directory of a hostPath' 0 as 0:0 sh -c "$(example $page host)" # docs/kubernetes.md host
 shared 'a hostPath' node/kernels
 
 # ---- kernels in the image ----
@@ -179,8 +179,8 @@ settings=(AOTICACHE_DIR=/opt/kernels)
 try 'the image: nothing can be collected' 1 as 1000:1000 aoticache-gc --max-size 1G
 says 'the image: as it is said' 'open for reading only'
 empty_dir both
-mounts=(layer:/opt/kernels:ro "both:$folder")
-settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
+mounts=(layer:/opt/kernels:ro "both:$directory")
+settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true)
 take_from merge # docs/kubernetes.md merge
 try 'the image is merged into a volume' 0 as 1000650000:0 "${command[@]}"
 prints 'merged: without signatures' '^merged 1 entry'
@@ -201,21 +201,21 @@ try 'HOME is /' 1 abs 1000650000:0 2 c
 says 'HOME is /: it is said' 'cannot create .*choose a directory with AOTICACHE_DIR'
 empty_dir random
 empty_dir keys
-mounts=("random:$folder" keys:/keys)
-settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
+mounts=("random:$directory" keys:/keys)
+settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true)
 try 'a random user stores' 0 abs 1000650000:0 2 c
 member 'a random user: it is' stored true
 try 'another one finds it: both are in group 0' 0 abs 1000990000:0 2 none
 trust="builder-1:$(head -c 32 /dev/zero | base64)"
-try 'without a folder of keys none is trusted by command' 1 as 1000650000:0 aoticache key trust "$trust"
-says 'without a folder of keys: it is said' 'no key directory: set HOME, or `keys`'
+try 'without a directory of keys none is trusted by command' 1 as 1000650000:0 aoticache key trust "$trust"
+says 'without a directory of keys: it is said' 'no key directory: set HOME, or `keys`'
 settings+=(AOTICACHE_KEYS=/keys/mine)
 try 'with AOTICACHE_KEYS a key is made' 0 as 1000650000:0 aoticache key generate pod-1
 install -m 600 "$work/volumes/keys/mine/secret-key" "$work/secret-key"
-settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true AOTICACHE_SIGN_WITH=/etc/aoticache-secret/secret-key)
+settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true AOTICACHE_SIGN_WITH=/etc/aoticache-secret/secret-key)
 projected signing secret-key 0440 0 <"$work/secret-key"
 empty_dir copied
-mounts=("random:$folder" copied:/keys signing:/etc/aoticache-secret)
+mounts=("random:$directory" copied:/keys signing:/etc/aoticache-secret)
 try 'a key in a Secret' 1 as 1000650000:0 aoticache export /tmp/archive
 says 'a key in a Secret: is refused, for its owner' 'belongs to user 0; it must belong to this user'
 take_from key # docs/kubernetes.md key
@@ -225,14 +225,14 @@ try 'then the pod signs' 0 as 1000650000:0 aoticache export /keys/archive
 
 # ---- space ----
 
-settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true)
-mounts=("tmpfs=500k:$folder")
+settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true)
+mounts=("tmpfs=500k:$directory")
 try 'a full tmpfs: programs go on' 0 as 1000:1000 sh -c 'for n in 1 2 3 4 5 6; do
     aoticache run aten::abs --input float32:$n --hook c --json || exit; done'
 says 'a full tmpfs: nothing more is stored' 'No space left|is full|no space'
 is 'a full tmpfs: all kernels ran' 6 "$(grep -c '"source": "compiled"' "$out")"
 empty_dir small
-mounts=("small:$folder")
+mounts=("small:$directory")
 settings+=(AOTICACHE_MAX_SIZE=120K)
 run as 1000:1000 sh -c 'for n in 1 2 3 4; do aoticache run aten::abs --input float32:$n --hook c; done'
 try 'max_size' 0 as 1000:1000 aoticache ls --json
@@ -264,7 +264,7 @@ pull=("${command[@]}")
 default_mode=$(example $page secret | sed -n 's/.*defaultMode: \(0[0-7]*\).*/\1/p') # docs/kubernetes.md secret
 
 empty_dir pod 2000
-mounts=("pod:$folder" settings:/etc/aoticache secret:/etc/aoticache-secret)
+mounts=("pod:$directory" settings:/etc/aoticache secret:/etc/aoticache-secret)
 secret() { echo "$1" | projected secret redis-password "$2" "$3"; } # SECRET MODE GROUP
 pull_as() { as "$1" "${pull[@]}" "${@:2}"; }
 secret reads-secret 0644 2000
@@ -274,16 +274,16 @@ for case in 0440:1001:1001:1 0440:1000650000:0:0 0400:1000650000:0:1 0400:0:0:0;
     IFS=: read -r mode user group expected <<<"$case"
     secret reads-secret "$mode" 0
     empty_dir "secret-$mode-$user"
-    mounts[0]="secret-$mode-$user:$folder"
+    mounts[0]="secret-$mode-$user:$directory"
     try "a Secret without fsGroup, mode $mode, user $user in group $group" "$expected" pull_as "$user:$group"
     [ "$expected" = 0 ] || says "mode $mode, user $user: cannot read it" 'Permission denied'
 done
-mounts[0]=pod:$folder
+mounts[0]=pod:$directory
 secret reads-secret "$default_mode" 2000
 try 'the init container pulls' 0 pull_as 1001:1001:2000
 prints 'the init container has both kernels' '^fetched 2 entries'
 try 'the directory of the settings' 0 as 1001:1001:2000 aoticache config directory
-is 'is that of the ConfigMap' $folder "$(cat "$out")"
+is 'is that of the ConfigMap' $directory "$(cat "$out")"
 unshare -n true 2>/dev/null && network=(-n)
 path=/opt/aoticache/bin
 for user in 1000:1000:2000 1000650000:0:2000; do
@@ -296,7 +296,7 @@ says 'a main container outside the group: may not read it' 'Permission denied'
 try 'there is no compiler' 5 abs 1000:1000:2000 5 c
 network=()
 empty_dir other 2000
-mounts[0]=other:$folder
+mounts[0]=other:$directory
 try 'without a hook no remote is asked' 3 abs 1000:1000:2000 2 none
 path=/opt/aoticache/bin:/usr/bin:/bin
 try 'with a hook one is' 0 abs 1000:1000:2000 2 c
@@ -310,11 +310,11 @@ member 'a read-only directory: never asks its remotes' source compiled
 try 'a read-only directory: pull' 1 as 1000:1000:2000 aoticache pull --all
 says 'a read-only directory: pull: fails' 'open for reading only'
 unset 'settings[1]'
-mounts=(other:"$folder" settings:/etc/aoticache secret:/etc/aoticache-secret copied:/keys)
+mounts=(other:"$directory" settings:/etc/aoticache secret:/etc/aoticache-secret copied:/keys)
 sed -i "s/builder-1:.*/$(head -c 32 /dev/urandom | base64 | sed 's|[/&]|\\&|g; s|^|builder-2:|')/" "$work/aoticache.conf"
 projected settings aoticache.conf 0644 0 <"$work/aoticache.conf"
 empty_dir distrustful
-mounts[0]=distrustful:$folder
+mounts[0]=distrustful:$directory
 try 'a pull of what nobody trusted signed' 1 pull_as 1000:1000:2000
 prints 'takes nothing' '^fetched 0 entries'
 
@@ -333,8 +333,8 @@ redis acl setuser rotating on '>old' '~aoticache/*' '&aoticache/*' +@all
 echo old | projected secret rotating 0440 2000
 for n in $(seq 40 51); do echo "aten::abs(float32[$n]) on cpu"; done >"$work/volumes/lists/many"
 empty_dir rotation 2000
-mounts=("rotation:$folder" secret:/etc/aoticache-secret lists:/app)
-settings=(AOTICACHE_DIR=$folder AOTICACHE_ALLOW_SHARED=true
+mounts=("rotation:$directory" secret:/etc/aoticache-secret lists:/app)
+settings=(AOTICACHE_DIR=$directory AOTICACHE_ALLOW_SHARED=true
     "AOTICACHE_REMOTE=redis://127.0.0.1:$redis_port namespace=rotating unsigned=allow user=rotating secret-file=/etc/aoticache-secret/rotating")
 as 1000:1000:2000 aoticache warm /app/many --hook c --jobs 1 >"$out" 2>"$err" &
 program=$!
@@ -357,7 +357,7 @@ says 'the server has another secret first: it is said' 'the server refuses: WRON
 stop_servers
 servers=()
 settings=(AOTICACHE_CONFIG=/etc/aoticache/aoticache.conf)
-mounts=("pod:$folder" settings:/etc/aoticache secret:/etc/aoticache-secret)
+mounts=("pod:$directory" settings:/etc/aoticache secret:/etc/aoticache-secret)
 try 'pull without the server' 1 pull_as 1001:1001:2000
 take_like '"sh", "-c", "aoticache pull'
 try 'the pod starts anyway' 0 as 1001:1001:2000 "${command[@]}"

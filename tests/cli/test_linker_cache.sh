@@ -23,7 +23,7 @@ export PATH=$work/stand-in:$PATH CALLS=$work/calls SEARCHED=$prefix/lib
 calls() { wc -l <"$CALLS"; }
 : >"$CALLS"
 
-try 'a folder that the linker looks in' 0 install_to '' "$prefix"
+try 'a directory that the linker looks in' 0 install_to '' "$prefix"
 if [ "$(id -u)" = 0 ]; then
     is 'root: ldconfig runs' 1 "$(calls)"
     prints_not 'root: and nothing more is said' 'ldconfig|linker'
@@ -45,16 +45,16 @@ ln -s "$work/prefix" "$work/other-name"
 SEARCHED=$work/other-name/lib
 mkdir -p "$prefix/lib"
 run scripts/update-linker-cache "$prefix/lib"
-prints_not 'a folder by another of its names is found' 'does not look'
+prints_not 'a directory by another of its names is found' 'does not look'
 SEARCHED=/usr/lib
 : >"$CALLS"
-try 'a folder that it does not look in' 0 install_to '' "$prefix"
+try 'a directory that it does not look in' 0 install_to '' "$prefix"
 prints 'is said, with what to do' "^the dynamic linker does not look in $prefix/lib: link programs with -Wl,-rpath,$prefix/lib"
 try 'below DESTDIR' 0 install_to "$work/staged" /usr
 prints 'it is needed where that is unpacked' "^run 'ldconfig' as root where this is unpacked"
 try 'taken back from there' 0 uninstall_from "$work/staged" /usr
 prints_not 'without a word on it' 'ldconfig'
-try 'taken back from a folder that it does not look in' 0 uninstall_from '' "$prefix"
+try 'taken back from a directory that it does not look in' 0 uninstall_from '' "$prefix"
 prints_not 'likewise' 'linker'
 is 'neither runs it' 0 "$(calls)"
 PATH=${PATH#*:}

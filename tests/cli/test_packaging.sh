@@ -45,7 +45,7 @@ else
     tarball=$work/one/aoticache-$version.tar.xz
     is 'its path is printed' "$tarball" "$(cat "$out")"
     tar tf "$tarball" >"$work/names"
-    is 'all is in one folder' "aoticache-$version" "$(cut -d/ -f1 "$work/names" | sort -u)"
+    is 'all is in one directory' "aoticache-$version" "$(cut -d/ -f1 "$work/names" | sort -u)"
     is 'nothing of git, of CI or of Debian is in it' '' "$(grep -E '/(\.git|\.ci|debian)' "$work/names")"
     is 'nothing that was built is in it' '' "$(grep -E '/build/|\.(o|so|pyc)$' "$work/names" | grep -v /tests/)"
     mkdir "$work/unpacked"
@@ -67,7 +67,7 @@ fi
 # ---- the Python package with a library of the system ----
 
 if python3 -c 'import tomllib' 2>/dev/null; then
-    try 'the Python package is put into a folder' 0 python3 scripts/packaging/install-python "$work/packages"
+    try 'the Python package is put into a directory' 0 python3 scripts/packaging/install-python "$work/packages"
     run env PYTHONPATH="$work/packages" AOTICACHE_LIBRARY="$BUILD/lib/libaoticache.so.0" "$interpreter" -I -c "
 import sys; sys.path.insert(0, '$work/packages')
 import importlib.metadata as metadata, aoticache

@@ -86,7 +86,7 @@ printf '\033[1m1. A step & its name\033[0m\n\r\033[Kcompiling, 1 s\r\033[K   com
     "$PWD" "$(printf 'x%.0s' {1..130})" >"$work/demo.txt"
 try 'what the demo printed is drawn' 0 scripts/record-demo --from "$work/demo.txt" "$work/demo.svg"
 drawn "$work/demo.svg" 'demo.svg'
-holds 'a temporary folder and a date are those of any machine' grep -q '/tmp/demo/cache at YYYY-MM-DD hh:mm:ss<' "$work/demo.svg"
+holds 'a temporary directory and a date are those of any machine' grep -q '/tmp/demo/cache at YYYY-MM-DD hh:mm:ss<' "$work/demo.svg"
 holds 'what was replaced in place is not there' [ "$(grep -c '>compiling' "$work/demo.svg") $(grep -c '>   compiled<' "$work/demo.svg")" = '0 1' ]
 holds 'a step stands out' grep -q 'class="h".*>1. A step &amp; its name<' "$work/demo.svg"
 holds 'a long line is wrapped' grep -q '>x\{20\}<' "$work/demo.svg"

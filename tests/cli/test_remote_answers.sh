@@ -158,19 +158,19 @@ CASES
     done
 
     # Directories: if a server does not make them itself, it is asked to.
-    AOTICACHE_REMOTE="$url/folder/deep unsigned=allow namespace=team"
-    rule folders
-    warm 'http, folders' 0 4 0
+    AOTICACHE_REMOTE="$url/directory/deep unsigned=allow namespace=team"
+    rule directories
+    warm 'http, directories' 0 4 0
     rm -rf "$work/other"
-    try 'http, folders: what was sent' 0 at other aoticache pull --all
-    prints 'http, folders: is there' '^fetched 4 entries'
-    AOTICACHE_REMOTE="$url/folder/deep namespace=other" run at machine aoticache doctor
-    prints 'http, folders: doctor' 'read and written, one compile for all machines'
-    rule 'PUT folder/ 409' 'MKCOL / 405'
+    try 'http, directories: what was sent' 0 at other aoticache pull --all
+    prints 'http, directories: is there' '^fetched 4 entries'
+    AOTICACHE_REMOTE="$url/directory/deep namespace=other" run at machine aoticache doctor
+    prints 'http, directories: doctor' 'read and written, one compile for all machines'
+    rule 'PUT directory/ 409' 'MKCOL / 405'
     begun=$SECONDS
-    warm 'http, folders that nobody makes' 0 4 2
-    says 'http, folders that nobody makes: it is said' 'the server has no directory for it .HTTP status 409.: create it there, or let'
-    holds 'http, folders that nobody makes: nobody waits' [ $((SECONDS - begun)) -le 20 ]
+    warm 'http, directories that nobody makes' 0 4 2
+    says 'http, directories that nobody makes: it is said' 'the server has no directory for it .HTTP status 409.: create it there, or let'
+    holds 'http, directories that nobody makes: nobody waits' [ $((SECONDS - begun)) -le 20 ]
 
     # A lease without Last-Modified ends by the clock of the waiting machine.
     rule undated

@@ -158,11 +158,11 @@ if start_nginx "$(sed 's/client_max_body_size 1g/client_max_body_size 4k/' <<<"$
     start_nginx "$(sed 's/create_full_put_path on/create_full_put_path off/' <<<"$page")"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow"
     begun=$SECONDS
-    warm 'nginx that makes no folders' 0 3
-    says 'nginx that makes no folders: it is said' '.HTTP status (409|500).: .*create_full_put_path'
-    holds 'nginx that makes no folders: nobody waits' [ $((SECONDS - begun)) -le 20 ]
+    warm 'nginx that makes no directories' 0 3
+    says 'nginx that makes no directories: it is said' '.HTTP status (409|500).: .*create_full_put_path'
+    holds 'nginx that makes no directories: nobody waits' [ $((SECONDS - begun)) -le 20 ]
     run at machine aoticache doctor
-    prints 'nginx that makes no folders: doctor' 'cannot write an object .cas/.: .*create_full_put_path'
+    prints 'nginx that makes no directories: doctor' 'cannot write an object .cas/.: .*create_full_put_path'
     start_nginx "$(sed 's/dav_methods PUT;/dav_methods PUT MKCOL; dav_access user:rw;/; s/create_full_put_path on/create_full_put_path off/' <<<"$page")"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" try 'nginx that makes them when it is asked' 0 at first aoticache push --all
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" warm 'nginx that makes them when it is asked' 2 1
@@ -195,7 +195,7 @@ if "$python" -c 'import wsgidav.wsgidav_app, cheroot.wsgi' 2>/dev/null; then
     servers+=($!)
     until_it python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()' "$port"
     AOTICACHE_REMOTE="http://127.0.0.1:$port/team/kernels unsigned=allow timeout=5s"
-    try 'wsgidav: makes the folders it is asked for' 0 at first aoticache push --all
+    try 'wsgidav: makes the directories it is asked for' 0 at first aoticache push --all
     warm 'wsgidav' 2 1
     AOTICACHE_REMOTE="http://127.0.0.1:$port/team/other timeout=5s" run at machine aoticache doctor
     prints 'wsgidav: doctor' 'read and written, one compile for (all machines|each machine)'

@@ -31,10 +31,10 @@ SCRIPT
 chmod +x "$work/asks"
 try 'doctor beside files with the names of modules' 0 in_evil env AOTICACHE_PYTHON="$work/asks" "$tool" doctor --cc /usr/bin/cc
 holds 'runs none of them' nothing_ran
-try 'with an empty folder in PYTHONPATH' 0 in_evil env AOTICACHE_PYTHON="$work/asks" PYTHONPATH=: "$tool" doctor --cc /usr/bin/cc
+try 'with an empty directory in PYTHONPATH' 0 in_evil env AOTICACHE_PYTHON="$work/asks" PYTHONPATH=: "$tool" doctor --cc /usr/bin/cc
 holds 'runs none of them, either' nothing_ran
 run in_evil env PATH=":.:$PATH" "$tool" doctor
-holds 'empty and relative folders of PATH give no compiler and no Python' nothing_ran
+holds 'empty and relative directories of PATH give no compiler and no Python' nothing_ran
 run in_evil env PATH=".:$PATH" "$tool" run aten::abs --input float32:2=-1 --hook c
 is 'a compile in C there' 0 "$status"
 holds 'finds none of them, either' nothing_ran
@@ -97,7 +97,7 @@ run env PATH="$work/evil:$PATH" AOTICACHE_CC="$work/evil/cc" AOTICACHE_PYTHON="$
     AOTICACHE_RECORD="$work/recorded" TMPDIR="$work" CPATH="$work/evil" OF_THE_CALLER=seen "$host" "$work/host"
 is 'a set-user-ID program' 0 "$status"
 prints 'has the compiler of the system' '^c: OK cc (gcc|clang) [0-9]'
-prints 'from a folder of the system' '^c program: (/usr/local)?(/usr)?/bin/cc$'
+prints 'from a directory of the system' '^c program: (/usr/local)?(/usr)?/bin/cc$'
 prints_not 'no Python of the caller' "$work/evil"
 prints 'its command runs' '^command: COMPILE_FAILED'
 prints 'with a PATH of the system' 'PATH=/usr/local/bin:/usr/bin:/bin'

@@ -198,8 +198,8 @@ first=$(stat -c %i "$work/cache.prom")
 aoticache-stat --prometheus="$work/cache.prom"
 holds 'it is replaced, not written over' [ "$first" != "$(stat -c %i "$work/cache.prom")" ]
 is 'nothing else is left there' 0 "$(find "$work" -maxdepth 1 -name '.cache.prom*' | wc -l)"
-try 'a file where none can be' 1 aoticache-stat --prometheus="$work/no/such/folder.prom"
-says 'says so' 'cannot write .*no/such/folder\.prom'
+try 'a file where none can be' 1 aoticache-stat --prometheus="$work/no/such/directory.prom"
+says 'says so' 'cannot write .*no/such/directory\.prom'
 mkdir -m 700 "$work/odd\"na\\me" && cp -r "$AOTICACHE_DIR" "$work/odd\"na\\me/cache"
 run aoticache-stat --prometheus --cache-dir "$work/odd\"na\\me/cache"
 is 'a directory with an odd name' 3 "$(python3 "$work/check.py" "$out" aoticache_entries)"

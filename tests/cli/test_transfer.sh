@@ -62,7 +62,7 @@ else
     try 'no such file' 1 aoticache import "$work/no-such-file"
     try 'a full device' 1 aoticache export /dev/full
     holds 'a device is not replaced' [ -c /dev/full ]
-    try 'a folder that cannot be written' 1 aoticache export "$work/no/such/file"
+    try 'a directory that cannot be written' 1 aoticache export "$work/no/such/file"
 
     try 'with --replace what is the same stays' 0 at import "$work/second" "$archive" --replace --json
     member 'none came' entries 0

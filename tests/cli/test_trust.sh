@@ -42,7 +42,7 @@ parent=$work/parent
 export AOTICACHE_DIR=$parent/deep/cache
 try 'a cache is made' 0 store 2
 chown 10001 "$parent"
-try 'a folder above that belongs to somebody else is refused' 1 aoticache ls
+try 'a directory above that belongs to somebody else is refused' 1 aoticache ls
 says 'and named, with its owner and what to do' "$parent belongs to user 10001.*deep/cache.*user 0: choose"
 ln -s "$parent" "$work/link"
 try 'through a link too' 1 aoticache ls --cache-dir "$work/link/deep/cache"
@@ -52,7 +52,7 @@ chmod 777 "$parent"
 try 'one that everybody may write is refused' 1 aoticache ls
 says 'with its mode and what to do' "$parent can be written by others .mode 0777, group 0.*chmod go-w $parent"
 try 'nothing is made in it' 1 aoticache run aten::abs --input float32:2 --cache-dir "$parent/a/new/one" --hook c
-is 'not even a folder' deep "$(ls "$parent")"
+is 'not even a directory' deep "$(ls "$parent")"
 chmod 1777 "$parent"
 try 'as /tmp it is not' 0 aoticache ls
 chmod 775 "$parent"
@@ -62,7 +62,7 @@ try 'a group that may write is not' 1 aoticache ls
 chmod 755 "$parent"
 mkdir -p "$work/home10001/own" && chown -R 10001 "$work/home10001" && chmod 775 "$work/home10001/own"
 chgrp $group "$work/home10001/own"
-try 'nor is one that has many members in a user'\''s own folder' 1 as 10001 aoticache run aten::abs --input float32:2 \
+try 'nor is one that has many members in a user'\''s own directory' 1 as 10001 aoticache run aten::abs --input float32:2 \
     --cache-dir "$work/home10001/own/cache" --hook c --quiet
 if [ "$(getent group daemon)" = "daemon:x:$(id -g daemon 2>/dev/null):" ]; then
     daemon=$(id -u daemon)

@@ -170,16 +170,16 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     as() { setpriv --reuid 10001 --regid 10001 --clear-groups -- env HOME="$work" XDG_CONFIG_HOME="$work" \
         AOTICACHE_HOME="$work" "$work/bin/aoticache" verify --cache-dir "$work/theirs" "$@"; }
     # Each in turn: entries' libraries and manifests, and leftovers of removed entries.
-    for folder in "$work"/theirs/objects/??; do
-        chown 0 "$folder"
-        chmod 700 "$folder"
+    for directory in "$work"/theirs/objects/??; do
+        chown 0 "$directory"
+        chmod 700 "$directory"
         try 'what may not be read has an exit code of its own' 6 as
-        prints 'is named' "^unreadable objects/${folder##*/}: .*Permission denied"
+        prints 'is named' "^unreadable objects/${directory##*/}: .*Permission denied"
         prints 'and counted' '1 that cannot be read'
         try 'a repair leaves it' 6 as --repair --json
         member 'counted there, too' unreadable 1
         member 'and nothing else' repaired 0
-        chown 10001 "$folder"
+        chown 10001 "$directory"
     done
     rm -rf "$work/theirs"
 else

@@ -173,11 +173,11 @@ try 'a list with such a line is read' 0 aoticache warm "$work/left-out" --hook c
 cd "$work" || exit 1
 try 'a program' 7 aoticache record -o recorded -- sh -c 'echo "aten::abs(float32[3]) on cpu" >>"$AOTICACHE_RECORD"; exit 7' --help
 says 'what it recorded is counted' '^aoticache record: 1 new request in recorded, 1 in all$'
-try 'again, from another folder' 0 aoticache record -o recorded sh -c 'cd / && echo "# x" >>"$AOTICACHE_RECORD"'
+try 'again, from another directory' 0 aoticache record -o recorded sh -c 'cd / && echo "# x" >>"$AOTICACHE_RECORD"'
 says 'it is appended to' '0 new requests in recorded, 1 in all'
 try 'the list serves' 0 aoticache warm recorded --hook c
 try 'the default list' 0 aoticache record -- true
-holds 'is made in this folder' [ -f aoticache-requests.txt ]
+holds 'is made in this directory' [ -f aoticache-requests.txt ]
 try 'a program that is not there' 127 aoticache record -- "$work/no-program"
 try 'a program that dies' 143 aoticache record -- sh -c 'kill -TERM $$'
 try 'a list that cannot be written' 1 aoticache record -o "$work/no/list" -- true

@@ -134,13 +134,13 @@ static aoticache_status do_collect(aoticache_cache *cache, aoticache_error *ret_
     return aoticache_cache_collect(cache, &options, NULL, NULL, NULL, ret_error);
 }
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *target,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[700], text[64];
     (void)request, (void)ret_error;
     library_text(NEW_KEY + 1, text);
-    snprintf(path, sizeof path, "%s/k.so", folder);
+    snprintf(path, sizeof path, "%s/k.so", target);
     write_file(path, text);
     aoticache_file file = {.name = "k.so", .path = path};
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
@@ -256,7 +256,7 @@ static const struct operation operations[] = {
 static void prepare(const struct operation *operation)
 {
     aoticache_error error = {.message = ""};
-    remove_folder(directory);
+    remove_directory(directory);
     aoticache_cache *cache = open_in(directory);
     for (int i = 1; i <= STORED; i++)
         if (put(cache, i, &error) != AOTICACHE_OK)
@@ -349,11 +349,11 @@ static void check_entries(aoticache_cache *cache, const struct operation *operat
         fail(when, "an entry that was reported as stored is lost");
 }
 
-static int count_names(const char *folder)
+static int count_names(const char *subdirectory)
 {
     char path[800];
     struct dirent **names = NULL;
-    snprintf(path, sizeof path, "%s/%s", directory, folder);
+    snprintf(path, sizeof path, "%s/%s", directory, subdirectory);
     int count = scandir(path, &names, NULL, NULL);
     for (int i = 0; i < count; i++)
         free(names[i]);
@@ -432,6 +432,6 @@ int main(void)
     snprintf(directory, sizeof directory, "%s/cache", root);
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++)
         run_operation(&operations[i]);
-    remove_folder(root);
+    remove_directory(root);
     return 0;
 }

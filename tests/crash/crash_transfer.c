@@ -97,7 +97,7 @@ static void in_child(operation_fn operation)
 static bool run_child(operation_fn operation, long call)
 {
     int result = 0;
-    remove_folder(target_path);
+    remove_directory(target_path);
     *shared = (struct shared){.calls = 0};
     die_at = call;
     fflush(stdout);
@@ -244,6 +244,6 @@ int main(void)
         fail("export", error.message);
     else
         play("import", do_import);
-    remove_folder(root);
+    remove_directory(root);
     return 0;
 }

@@ -145,7 +145,7 @@ int main(int argc, char **argv)
         check_and_fill();
     }
     check_end();
-    remove_folder(root);
+    remove_directory(root);
     printf("ok - %d collections killed at random instants, each followed by a clean verify\n", killed);
     return 0;
 }

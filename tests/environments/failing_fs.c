@@ -1,7 +1,7 @@
 /*
  * failing_fs: a FUSE file system that forwards all calls to a directory, and fails on purpose.
  *
- *   failing_fs FOLDER MOUNTPOINT [direct_io] [FUSE OPTION]...
+ *   failing_fs DIRECTORY MOUNTPOINT [direct_io] [FUSE OPTION]...
  *
  * Which calls fail is written into the file .control of the mount point, which no directory lists:
  *
@@ -46,7 +46,7 @@ static const char *const kind_names[] = {
 #define READING (1u << KIND_read | 1u << KIND_open | 1u << KIND_list | 1u << KIND_stat)
 #define CONTROL "/.control"
 
-static int folder;
+static int directory;
 static bool is_direct;
 static _Atomic int error_now, each; /* error 0: half is processed; each 0: nothing fails */
 static _Atomic unsigned kinds;
@@ -161,12 +161,12 @@ static int fs_getattr(const char *path, struct stat *found, struct fuse_file_inf
     FAIL_IF_DUE(KIND_stat);
     if (file != NULL)
         return result_of(fstat((int)file->fh, found));
-    return result_of(fstatat(folder, below(path), found, AT_SYMLINK_NOFOLLOW));
+    return result_of(fstatat(directory, below(path), found, AT_SYMLINK_NOFOLLOW));
 }
 
 static int fs_readlink(const char *path, char *target, size_t size)
 {
-    const ssize_t got = readlinkat(folder, below(path), target, size - 1);
+    const ssize_t got = readlinkat(directory, below(path), target, size - 1);
     if (got < 0)
         return -errno;
     target[got] = '\0';
@@ -176,7 +176,7 @@ static int fs_readlink(const char *path, char *target, size_t size)
 static int fs_create(const char *path, mode_t mode, struct fuse_file_info *file)
 {
     FAIL_IF_DUE(KIND_create);
-    const int fd = openat(folder, below(path), (file->flags & ~O_DIRECT) | O_CLOEXEC, mode);
+    const int fd = openat(directory, below(path), (file->flags & ~O_DIRECT) | O_CLOEXEC, mode);
     if (fd < 0)
         return -errno;
     file->fh = (uint64_t)fd;
@@ -193,7 +193,7 @@ static int fs_open(const char *path, struct fuse_file_info *file)
     }
     FAIL_IF_DUE(KIND_open);
     /* the kernel does the appending, and reads the rest of what it writes in part */
-    const int fd = openat(folder, below(path), (file->flags & ~(O_APPEND | O_DIRECT)) | O_CLOEXEC);
+    const int fd = openat(directory, below(path), (file->flags & ~(O_APPEND | O_DIRECT)) | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     file->fh = (uint64_t)fd;
@@ -258,7 +258,7 @@ static int fs_truncate(const char *path, off_t size, struct fuse_file_info *file
     FAIL_IF_DUE(KIND_change);
     if (file != NULL)
         return result_of(ftruncate((int)file->fh, size));
-    const int fd = openat(folder, below(path), O_WRONLY | O_CLOEXEC);
+    const int fd = openat(directory, below(path), O_WRONLY | O_CLOEXEC);
     const int result = fd < 0 ? -errno : result_of(ftruncate(fd, size));
     if (fd >= 0)
         close(fd);
@@ -268,7 +268,7 @@ static int fs_truncate(const char *path, off_t size, struct fuse_file_info *file
 static int fs_chmod(const char *path, mode_t mode, struct fuse_file_info *file)
 {
     FAIL_IF_DUE(KIND_change);
-    return result_of(file != NULL ? fchmod((int)file->fh, mode) : fchmodat(folder, below(path), mode, 0));
+    return result_of(file != NULL ? fchmod((int)file->fh, mode) : fchmodat(directory, below(path), mode, 0));
 }
 
 static int fs_chown(const char *path, uid_t owner, gid_t group, struct fuse_file_info *file)
@@ -276,7 +276,7 @@ static int fs_chown(const char *path, uid_t owner, gid_t group, struct fuse_file
     FAIL_IF_DUE(KIND_change);
     if (file != NULL)
         return result_of(fchown((int)file->fh, owner, group));
-    return result_of(fchownat(folder, below(path), owner, group, AT_SYMLINK_NOFOLLOW));
+    return result_of(fchownat(directory, below(path), owner, group, AT_SYMLINK_NOFOLLOW));
 }
 
 static int fs_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *file)
@@ -284,49 +284,49 @@ static int fs_utimens(const char *path, const struct timespec times[2], struct f
     FAIL_IF_DUE(KIND_change);
     if (file != NULL)
         return result_of(futimens((int)file->fh, times));
-    return result_of(utimensat(folder, below(path), times, AT_SYMLINK_NOFOLLOW));
+    return result_of(utimensat(directory, below(path), times, AT_SYMLINK_NOFOLLOW));
 }
 
 static int fs_unlink(const char *path)
 {
     FAIL_IF_DUE(KIND_unlink);
-    return result_of(unlinkat(folder, below(path), 0));
+    return result_of(unlinkat(directory, below(path), 0));
 }
 
 static int fs_mkdir(const char *path, mode_t mode)
 {
     FAIL_IF_DUE(KIND_mkdir);
-    return result_of(mkdirat(folder, below(path), mode));
+    return result_of(mkdirat(directory, below(path), mode));
 }
 
 static int fs_rmdir(const char *path)
 {
     FAIL_IF_DUE(KIND_rmdir);
-    return result_of(unlinkat(folder, below(path), AT_REMOVEDIR));
+    return result_of(unlinkat(directory, below(path), AT_REMOVEDIR));
 }
 
 static int fs_rename(const char *from, const char *to, unsigned flags)
 {
     FAIL_IF_DUE(KIND_rename);
-    return result_of(renameat2(folder, below(from), folder, below(to), flags));
+    return result_of(renameat2(directory, below(from), directory, below(to), flags));
 }
 
 static int fs_link(const char *from, const char *to)
 {
     FAIL_IF_DUE(KIND_link);
-    return result_of(linkat(folder, below(from), folder, below(to), 0));
+    return result_of(linkat(directory, below(from), directory, below(to), 0));
 }
 
 static int fs_symlink(const char *target, const char *path)
 {
     FAIL_IF_DUE(KIND_link);
-    return result_of(symlinkat(target, folder, below(path)));
+    return result_of(symlinkat(target, directory, below(path)));
 }
 
 static int fs_opendir(const char *path, struct fuse_file_info *file)
 {
     FAIL_IF_DUE(KIND_open);
-    const int fd = openat(folder, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = openat(directory, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     file->fh = (uint64_t)fd;
@@ -354,7 +354,7 @@ static int fs_readdir(const char *path, void *buffer, fuse_fill_dir_t add, off_t
 static int fs_statfs(const char *path, struct statvfs *found)
 {
     (void)path;
-    return result_of(fstatvfs(folder, found));
+    return result_of(fstatvfs(directory, found));
 }
 
 int main(int argc, char **argv)
@@ -386,8 +386,8 @@ int main(int argc, char **argv)
         .fsyncdir = fs_fsync,
         .statfs = fs_statfs,
     };
-    if (argc < 3 || (folder = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        fprintf(stderr, "usage: failing_fs FOLDER MOUNTPOINT [direct_io] [FUSE OPTION]...\n");
+    if (argc < 3 || (directory = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        fprintf(stderr, "usage: failing_fs DIRECTORY MOUNTPOINT [direct_io] [FUSE OPTION]...\n");
         return 2;
     }
     argv[1] = argv[0];

@@ -27,7 +27,7 @@
 
 static const char *directory;
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *target,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[1400], text[64];
@@ -35,7 +35,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
     if (user != NULL)
         raise(SIGSTOP);
     library_text(HELD, text);
-    snprintf(path, sizeof path, "%s/k.so", folder);
+    snprintf(path, sizeof path, "%s/k.so", target);
     write_file(path, text);
     aoticache_file file = {.name = "k.so", .path = path};
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
@@ -170,10 +170,10 @@ static void ask(void)
 {
     aoticache_error error = {.message = ""};
     aoticache_key key;
-    char folder[] = "/tmp/aoticache-locks-XXXXXX";
+    char temporary[] = "/tmp/aoticache-locks-XXXXXX";
     const int number = 1000000 + (int)getpid(); /* not stored: place_work uses smaller numbers */
-    if (mkdtemp(folder) == NULL)
-        fail("mkdtemp", folder);
+    if (mkdtemp(temporary) == NULL)
+        fail("mkdtemp", temporary);
     begun_ns = aoticache_monotonic_ns();
     aoticache_cache *cache = open_here(&error);
     tell("open", cache == NULL ? error.status : AOTICACHE_OK, &error);
@@ -183,7 +183,7 @@ static void ask(void)
     ask_for(cache, "look_up_held", HELD, false);
     ask_for(cache, "compile_held", HELD, true);
     ask_for(cache, "compile", number, true);
-    tell("put", put_numbered(cache, folder, number + 1, number + 1, true, &error), &error);
+    tell("put", put_numbered(cache, temporary, number + 1, number + 1, true, &error), &error);
     aoticache_request *request = make_request(number + 1);
     aoticache_request_key(request, &key, NULL);
     aoticache_request_free(request);
@@ -196,7 +196,7 @@ static void ask(void)
     tell("collect", aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error), &error);
     aoticache_cache_close(cache);
     tell("close", AOTICACHE_OK, &error);
-    remove_folder(folder);
+    remove_directory(temporary);
 }
 
 int main(int argc, char **argv)

@@ -278,12 +278,12 @@ static void keep(aoticache_cache *cache, aoticache_error *error)
     state->is_kept[kept] = status == AOTICACHE_OK;
 }
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *target,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[1400];
     (void)request;
-    snprintf(path, sizeof path, "%s/k.so", folder);
+    snprintf(path, sizeof path, "%s/k.so", target);
     if (!write_library(path, *(int *)user))
         return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "cannot write %s: %s", path, strerror(errno));
     aoticache_file file = {.name = "k.so", .path = path};
@@ -521,13 +521,14 @@ static void check_quarantine(bool may_be_index)
 {
     char path[700];
     snprintf(path, sizeof path, "%s/quarantine", directory);
-    DIR *folder = opendir(path);
-    for (struct dirent *item = folder != NULL ? readdir(folder) : NULL; item != NULL; item = readdir(folder))
+    DIR *subdirectory = opendir(path);
+    for (struct dirent *item = subdirectory != NULL ? readdir(subdirectory) : NULL; item != NULL;
+         item = readdir(subdirectory))
         if (item->d_name[0] != '.' && item->d_type != DT_DIR &&
             !(may_be_index && strncmp(item->d_name, "index.sqlite3", 13) == 0))
             fail("moved to quarantine/", item->d_name);
-    if (folder != NULL)
-        closedir(folder);
+    if (subdirectory != NULL)
+        closedir(subdirectory);
 }
 
 static long check_stored(aoticache_cache *cache, bool may_be_part)

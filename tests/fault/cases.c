@@ -107,7 +107,7 @@ static void make_source(const aoticache_secret_key *const *signers, size_t count
     options.signers = signers;
     options.signer_count = count;
     source_path(path);
-    remove_folder(path);
+    remove_directory(path);
     aoticache_cache *source = open_in(path);
     for (int number = TRIAL_NEW_KEY; number < TRIAL_NEW_KEY + 2; number++)
         if (trial_put(source, number, number % 2 == 0, &error) != AOTICACHE_OK)

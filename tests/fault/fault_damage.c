@@ -121,10 +121,10 @@ static void name_files(aoticache_cache *cache)
     aoticache_digest_to_hex(&key, hex);
     snprintf(paths[9], sizeof paths[9], "marks/%s", hex);
     snprintf(paths[10], sizeof paths[10], "leases/%s", hex);
-    char folder[700];
-    snprintf(folder, sizeof folder, "%s/leases", trial_cache());
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        fail("mkdir", folder);
+    char directory[700];
+    snprintf(directory, sizeof directory, "%s/leases", trial_cache());
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+        fail("mkdir", directory);
     write_below(paths[10], "left over");
     digest = manifest_of(cache, 1);
     aoticache_digest_to_hex(&digest, hex);
@@ -192,10 +192,10 @@ static const char *template_of(size_t kind)
 
 /* ---- damage ---- */
 
-enum damage { FLIP, ZEROS, OTHERS, CUT, CONTINUE, DOUBLE, EMPTY, REMOVE, FOLDER, LINK, SWAP, DAMAGE_COUNT };
+enum damage { FLIP, ZEROS, OTHERS, CUT, CONTINUE, DOUBLE, EMPTY, REMOVE, DIRECTORY, LINK, SWAP, DAMAGE_COUNT };
 static const char *const damage_names[DAMAGE_COUNT] = {
     "a bit flipped", "zeros",   "other bytes", "cut off", "continued",           "doubled",
-    "emptied",       "removed", "a folder",    "a link",  "the bytes of another"};
+    "emptied",       "removed", "a directory", "a link",  "the bytes of another"};
 
 struct bytes {
     unsigned char *data;
@@ -270,7 +270,7 @@ static void do_damage(size_t kind, enum damage damage, size_t at, size_t other)
         fail("stat", path);
     change(&bytes, damage, at, other);
     if (damage >= REMOVE && damage <= LINK) {
-        if (unlink(path) != 0 || (damage == FOLDER && mkdir(path, 0700) != 0) ||
+        if (unlink(path) != 0 || (damage == DIRECTORY && mkdir(path, 0700) != 0) ||
             (damage == LINK && symlink("/etc/hostname", path) != 0))
             fail("damage", path);
     } else {
@@ -383,7 +383,7 @@ static void examine(size_t kind)
  */
 static bool is_allowed_to_refuse(size_t kind, enum damage damage)
 {
-    return kinds[kind].may_refuse || damage == FOLDER || damage == LINK;
+    return kinds[kind].may_refuse || damage == DIRECTORY || damage == LINK;
 }
 
 struct tally {
@@ -537,6 +537,6 @@ int main(int argc, char **argv)
             failed += damage_kind(kind, stride);
     if (argc < 2 || strstr("configuration", argv[1]) != NULL)
         failed += damage_configuration(stride);
-    remove_folder(trial_root());
+    remove_directory(trial_root());
     return failed == 0 ? 0 : 1;
 }

@@ -202,15 +202,15 @@ static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_
  */
 static void write_worker(void)
 {
-    static const char *const folders[] = {"py",
-                                          "py/bin",
-                                          "py/lib",
-                                          "py/lib/python3.99",
-                                          "py/lib/python3.99/site-packages",
-                                          "py/lib/python3.99/site-packages/torch"};
+    static const char *const directories[] = {"py",
+                                              "py/bin",
+                                              "py/lib",
+                                              "py/lib/python3.99",
+                                              "py/lib/python3.99/site-packages",
+                                              "py/lib/python3.99/site-packages/torch"};
     char path[700], text[PATH_MAX + 800];
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", trial_root(), folders[i]);
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", trial_root(), directories[i]);
         if (mkdir(path, 0700) != 0)
             fail(path, strerror(errno));
     }

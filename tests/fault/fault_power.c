@@ -119,7 +119,7 @@ static void record(const struct durable_operation *operation)
 {
     aoticache_error error = {.message = ""};
     trial_use_cache("cache");
-    remove_folder(trial_cache());
+    remove_directory(trial_cache());
     aoticache_cache *cache = trial_open();
     for (int i = 1; i <= TRIAL_STORED; i++)
         if (trial_put(cache, i, i % 2 == 0, &error) != AOTICACHE_OK)
@@ -268,6 +268,6 @@ int main(int argc, char **argv)
             if (argc < 2 || strstr(operations[i].name, argv[1]) != NULL)
                 failed += lose_power(&operations[i], journal, stride);
     }
-    remove_folder(trial_root());
+    remove_directory(trial_root());
     return failed == 0 ? 0 : 1;
 }

@@ -146,7 +146,7 @@ static int remove_below(const char *path, const struct stat *found, int kind, st
     return walk->level > 0 ? remove(path) : 0;
 }
 
-static int walk_folder(const char *name, int (*visit)(const char *, const struct stat *, int, struct FTW *))
+static int walk_directory(const char *name, int (*visit)(const char *, const struct stat *, int, struct FTW *))
 {
     char path[700];
     snprintf(path, sizeof path, "%s/target/%s", trial_root(), name);
@@ -209,9 +209,9 @@ static struct seen check_store(aoticache_cache *cache)
         wrong("the entries cannot be listed", error.message);
     for (int key = 1; key <= KEYS; key++)
         seen.has_any = seen.has_any || seen.has_key[key];
-    if (walk_folder("objects", check_object) > 0 && !seen.has_any)
+    if (walk_directory("objects", check_object) > 0 && !seen.has_any)
         wrong("an object is in the store that no entry names", mutant_description());
-    if (walk_folder("tmp", count_file) != 0)
+    if (walk_directory("tmp", count_file) != 0)
         wrong("something is left in tmp/", mutant_description());
     return seen;
 }
@@ -223,11 +223,12 @@ static void reset(aoticache_cache *cache, const struct seen *seen)
     for (int key = 1; key <= KEYS; key++)
         if (seen->has_key[key] && aoticache_cache_remove(cache, &keys[key], &error) != AOTICACHE_OK)
             wrong("an entry cannot be removed", error.message);
-    if (seen->has_any && walk_folder("objects", count_file) != 0)
+    if (seen->has_any && walk_directory("objects", count_file) != 0)
         wrong("an object stays that no entry names", mutant_description());
     if (seen->has_any) {
-        walk_folder("signatures", remove_below);
-        walk_folder("objects", remove_below); /* empty directories, which would have to be searched after each case */
+        walk_directory("signatures", remove_below);
+        walk_directory("objects",
+                       remove_below); /* empty directories, which would have to be searched after each case */
     }
     mutant_forget_failures(cache);
 }
@@ -607,7 +608,7 @@ int main(void)
         number = try_in_child(number, stride, end, &failed);
     report(begun);
     failed += check_memory();
-    remove_folder(trial_root());
+    remove_directory(trial_root());
     fflush(stdout);
     _exit(failed == 0 ? 0 : 1);
 }

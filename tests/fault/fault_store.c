@@ -17,7 +17,7 @@
 
 static void remove_cache(void)
 {
-    remove_folder(trial_cache());
+    remove_directory(trial_cache());
     if (mkdir(trial_cache(), 0700) != 0)
         fail("mkdir", trial_cache());
 }
@@ -121,7 +121,7 @@ static void remove_links(void)
 {
     char path[700];
     snprintf(path, sizeof path, "%s/artifacts", trial_cache());
-    remove_folder(path);
+    remove_directory(path);
 }
 
 /* ---- storing ---- */
@@ -146,13 +146,13 @@ static aoticache_status do_replace(aoticache_cache *cache, aoticache_error *ret_
     return trial_put(cache, 3, true, ret_error);
 }
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *directory,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[700], text[64];
     (void)request, (void)ret_error;
     library_text(TRIAL_NEW_KEY, text);
-    snprintf(path, sizeof path, "%s/k.so", folder);
+    snprintf(path, sizeof path, "%s/k.so", directory);
     injection_pause();
     write_file(path, text);
     injection_resume();
@@ -185,10 +185,10 @@ static aoticache_status do_compile_record(aoticache_cache *cache, aoticache_erro
     return compile_new(cache, true, ret_error);
 }
 
-static aoticache_status cannot_compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status cannot_compile(void *user, const aoticache_request *request, const char *directory,
                                        aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
-    (void)user, (void)request, (void)folder, (void)deliver, (void)deliver_user;
+    (void)user, (void)request, (void)directory, (void)deliver, (void)deliver_user;
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "compiler: there is no such operator");
 }
 

@@ -71,11 +71,11 @@ static void expect(enum action action, aoticache_status status, const aoticache_
 
 static aoticache_status put_own(aoticache_cache *cache, int number, aoticache_error *error)
 {
-    char folder[600];
-    snprintf(folder, sizeof folder, "%s/own%d", trial_root(), (int)getpid());
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        fail("mkdir", folder);
-    return put_numbered(cache, folder, number, number, number % 2 == 0, error);
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s/own%d", trial_root(), (int)getpid());
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+        fail("mkdir", directory);
+    return put_numbered(cache, directory, number, number, number % 2 == 0, error);
 }
 
 static void keep(aoticache_cache *cache, aoticache_error *error)
@@ -91,13 +91,13 @@ static void keep(aoticache_cache *cache, aoticache_error *error)
     shared->is_kept[kept] = status == AOTICACHE_OK;
 }
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *directory,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[1400], text[64];
     (void)request, (void)ret_error;
     library_text(*(int *)user, text);
-    snprintf(path, sizeof path, "%s/k.so", folder);
+    snprintf(path, sizeof path, "%s/k.so", directory);
     write_file(path, text);
     aoticache_file file = {.name = "k.so", .path = path};
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
@@ -255,7 +255,7 @@ static void stop(int place)
     if (waitpid(processes[place], &result, 0) < 0 || !WIFSIGNALED(result) || WTERMSIG(result) != SIGKILL)
         fail("a process", WIFSIGNALED(result) ? strsignal(WTERMSIG(result)) : "it ended by itself");
     snprintf(path, sizeof path, "%s/own%d", trial_root(), (int)processes[place]);
-    remove_folder(path);
+    remove_directory(path);
 }
 
 /*
@@ -265,14 +265,14 @@ static void stop(int place)
 static void check_quarantine(const char *path, const char *journal)
 {
     char text[400];
-    DIR *folder = opendir(path);
-    for (struct dirent *item = folder != NULL ? readdir(folder) : NULL; item != NULL; item = readdir(folder))
+    DIR *directory = opendir(path);
+    for (struct dirent *item = directory != NULL ? readdir(directory) : NULL; item != NULL; item = readdir(directory))
         if (item->d_name[0] != '.' && item->d_type != DT_DIR) {
             snprintf(text, sizeof text, "%s was moved to quarantine/", item->d_name);
             fail(journal, text);
         }
-    if (folder != NULL)
-        closedir(folder);
+    if (directory != NULL)
+        closedir(directory);
 }
 
 /* Examines the cache in a child, like everything that uses the cache. */
@@ -311,7 +311,7 @@ static void torture(const char *journal, double seconds)
     long kills = 0, examined = 0;
     memset(shared, 0, sizeof *shared);
     trial_use_cache("cache");
-    remove_folder(trial_cache());
+    remove_directory(trial_cache());
     trial_make_source();
     for (int place = 0; place < PROCESSES; place++)
         start(place);
@@ -359,6 +359,6 @@ int main(int argc, char **argv)
         injection_pretend_network(network);
         torture(network ? "rollback journal" : "WAL", seconds / 2);
     }
-    remove_folder(trial_root());
+    remove_directory(trial_root());
     return 0;
 }

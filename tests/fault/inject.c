@@ -356,14 +356,14 @@ static int open_class(int flags)
             return -1;                                      \
         return record_open(real(path, flags, mode), flags); \
     }
-#define DEFINE_OPENAT(name)                                         \
-    int name(int folder, const char *path, int flags, ...)          \
-    {                                                               \
-        REAL(name);                                                 \
-        MODE_ARGUMENT(flags, mode)                                  \
-        if (fails(open_class(flags), "openat", path))               \
-            return -1;                                              \
-        return record_open(real(folder, path, flags, mode), flags); \
+#define DEFINE_OPENAT(name)                                            \
+    int name(int directory, const char *path, int flags, ...)          \
+    {                                                                  \
+        REAL(name);                                                    \
+        MODE_ARGUMENT(flags, mode)                                     \
+        if (fails(open_class(flags), "openat", path))                  \
+            return -1;                                                 \
+        return record_open(real(directory, path, flags, mode), flags); \
     }
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
@@ -407,11 +407,11 @@ DIR *opendir(const char *path)
     return fails(OPEN_TO_READ, "opendir", path) ? NULL : real(path);
 }
 
-#define DEFINE_READDIR(name, type)                                         \
-    struct type *name(DIR *folder)                                         \
-    {                                                                      \
-        REAL(name);                                                        \
-        return fails(LOOK_AT_FILE, "readdir", NULL) ? NULL : real(folder); \
+#define DEFINE_READDIR(name, type)                                            \
+    struct type *name(DIR *directory)                                         \
+    {                                                                         \
+        REAL(name);                                                           \
+        return fails(LOOK_AT_FILE, "readdir", NULL) ? NULL : real(directory); \
     }
 DEFINE_READDIR(readdir, dirent)
 DEFINE_READDIR(readdir64, dirent64)
@@ -533,10 +533,10 @@ DEFINE_ALLOCATE(posix_fallocate64, off64_t)
 
 /* ---- names ---- */
 
-int mkdirat(int folder, const char *path, mode_t mode)
+int mkdirat(int directory, const char *path, mode_t mode)
 {
     REAL(mkdirat);
-    return fails(NAME, "mkdirat", path) ? -1 : record_made(folder, path, real(folder, path, mode));
+    return fails(NAME, "mkdirat", path) ? -1 : record_made(directory, path, real(directory, path, mode));
 }
 
 int mkdir(const char *path, mode_t mode)
@@ -551,18 +551,20 @@ char *mkdtemp(char *path)
     return fails(NAME, "mkdtemp", path) ? NULL : real(path);
 }
 
-int renameat(int from_folder, const char *from, int to_folder, const char *to)
+int renameat(int from_directory, const char *from, int to_directory, const char *to)
 {
     REAL(renameat);
     if (fails(NAME, "renameat", to))
         return -1;
-    return record_rename(from_folder, from, to_folder, to, real(from_folder, from, to_folder, to));
+    return record_rename(from_directory, from, to_directory, to, real(from_directory, from, to_directory, to));
 }
 
-int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
+int linkat(int from_directory, const char *from, int to_directory, const char *to, int flags)
 {
     REAL(linkat);
-    return fails(NAME, "linkat", to) ? -1 : record_link(to_folder, to, real(from_folder, from, to_folder, to, flags));
+    return fails(NAME, "linkat", to)
+               ? -1
+               : record_link(to_directory, to, real(from_directory, from, to_directory, to, flags));
 }
 
 int symlink(const char *target, const char *path)
@@ -571,12 +573,12 @@ int symlink(const char *target, const char *path)
     return fails(NAME, "symlink", path) ? -1 : real(target, path);
 }
 
-int unlinkat(int folder, const char *path, int flags)
+int unlinkat(int directory, const char *path, int flags)
 {
     REAL(unlinkat);
     if (fails(NAME, "unlinkat", path))
         return -1;
-    return record_unlink(folder, path, flags, real(folder, path, flags));
+    return record_unlink(directory, path, flags, real(directory, path, flags));
 }
 
 int unlink(const char *path)
@@ -612,7 +614,8 @@ DEFINE_LOOK(stat, (const char *path, struct stat *found), (path, found), path)
 DEFINE_LOOK(stat64, (const char *path, struct stat64 *found), (path, found), path)
 DEFINE_LOOK(lstat, (const char *path, struct stat *found), (path, found), path)
 DEFINE_LOOK(lstat64, (const char *path, struct stat64 *found), (path, found), path)
-DEFINE_LOOK(fstatat, (int folder, const char *path, struct stat *found, int flags), (folder, path, found, flags), path)
+DEFINE_LOOK(fstatat, (int directory, const char *path, struct stat *found, int flags), (directory, path, found, flags),
+            path)
 
 #define NFS 0x6969
 
@@ -633,7 +636,7 @@ int fstatfs(int fd, struct statfs *found)
 }
 DEFINE_LOOK(fstatvfs, (int fd, struct statvfs *found), (fd, found), NULL)
 DEFINE_LOOK(access, (const char *path, int mode), (path, mode), path)
-DEFINE_LOOK(faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags), path)
+DEFINE_LOOK(faccessat, (int directory, const char *path, int mode, int flags), (directory, path, mode, flags), path)
 
 /* ---- locks, memory of files, processes ---- */
 

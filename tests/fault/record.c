@@ -29,9 +29,9 @@ static const char *const kind_names[] = {"make", "rename", "unlink", "write", "t
 
 struct call {
     enum kind kind;
-    ino_t folder, inode; /* RENAME: the source directory is in `from_folder` */
-    ino_t from_folder;
-    bool is_folder; /* ADD */
+    ino_t directory, inode; /* RENAME: the source directory is in `from_directory` */
+    ino_t from_directory;
+    bool is_directory; /* ADD */
     mode_t mode;
     off_t offset; /* TRUNCATE: the size */
     size_t size;
@@ -77,25 +77,25 @@ bool record_is_on(void)
     } while (0)
 
 /* Finds the inode of the directory of a path, and its last component. False: it is not on the root's file system. */
-static bool find_name(int folder, const char *path, ino_t *ret_folder, char ret_name[NAME_MAX + 1])
+static bool find_name(int directory, const char *path, ino_t *ret_directory, char ret_name[NAME_MAX + 1])
 {
     const char *slash = strrchr(path, '/');
     char parent[PATH_MAX];
     struct stat found;
     snprintf(parent, sizeof parent, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
     snprintf(ret_name, NAME_MAX + 1, "%s", slash == NULL ? path : slash + 1);
-    if (fstatat(folder, parent, &found, 0) != 0 || found.st_dev != device)
+    if (fstatat(directory, parent, &found, 0) != 0 || found.st_dev != device)
         return false;
-    *ret_folder = found.st_ino;
+    *ret_directory = found.st_ino;
     return true;
 }
 
-static void add(ino_t folder, const char *name, const struct stat *found)
+static void add(ino_t directory, const char *name, const struct stat *found)
 {
     struct call *call = append(ADD);
-    call->folder = folder;
+    call->directory = directory;
     call->inode = found->st_ino;
-    call->is_folder = S_ISDIR(found->st_mode);
+    call->is_directory = S_ISDIR(found->st_mode);
     call->mode = found->st_mode & 07777;
     snprintf(call->name, sizeof call->name, "%s", name);
 }
@@ -118,15 +118,15 @@ static void note_open(int fd, int flags)
 {
     char link[64], path[PATH_MAX];
     struct stat found;
-    ino_t folder;
+    ino_t directory;
     char name[NAME_MAX + 1];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0 || fstat(fd, &found) != 0 || found.st_dev != device || found.st_nlink == 0)
         return;
     path[length] = '\0';
-    if ((flags & O_CREAT) != 0 && find_name(AT_FDCWD, path, &folder, name))
-        add(folder, name, &found);
+    if ((flags & O_CREAT) != 0 && find_name(AT_FDCWD, path, &directory, name))
+        add(directory, name, &found);
     if ((flags & O_TRUNC) != 0) {
         struct call *call = append(TRUNCATE);
         call->inode = found.st_ino;
@@ -181,52 +181,53 @@ int record_sync_all(int result)
     RECORDING(result, append(SYNC_ALL));
 }
 
-static void note_made(int folder, const char *path)
+static void note_made(int directory, const char *path)
 {
     struct stat found;
     ino_t parent;
     char name[NAME_MAX + 1];
-    if (fstatat(folder, path, &found, AT_SYMLINK_NOFOLLOW) == 0 && find_name(folder, path, &parent, name))
+    if (fstatat(directory, path, &found, AT_SYMLINK_NOFOLLOW) == 0 && find_name(directory, path, &parent, name))
         add(parent, name, &found);
 }
 
-int record_made(int folder, const char *path, int result)
+int record_made(int directory, const char *path, int result)
 {
-    RECORDING(result, note_made(folder, path));
+    RECORDING(result, note_made(directory, path));
 }
 
-int record_link(int folder, const char *path, int result)
+int record_link(int directory, const char *path, int result)
 {
-    RECORDING(result, note_made(folder, path));
+    RECORDING(result, note_made(directory, path));
 }
 
-static void note_rename(int from_folder, const char *from, int to_folder, const char *to)
+static void note_rename(int from_directory, const char *from, int to_directory, const char *to)
 {
     struct call call = {.kind = RENAME};
     struct stat found;
-    if (!find_name(from_folder, from, &call.from_folder, call.from_name) ||
-        !find_name(to_folder, to, &call.folder, call.name) || fstatat(to_folder, to, &found, AT_SYMLINK_NOFOLLOW) != 0)
+    if (!find_name(from_directory, from, &call.from_directory, call.from_name) ||
+        !find_name(to_directory, to, &call.directory, call.name) ||
+        fstatat(to_directory, to, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return;
     call.inode = found.st_ino;
     *append(RENAME) = call;
 }
 
-int record_rename(int from_folder, const char *from, int to_folder, const char *to, int result)
+int record_rename(int from_directory, const char *from, int to_directory, const char *to, int result)
 {
-    RECORDING(result, note_rename(from_folder, from, to_folder, to));
+    RECORDING(result, note_rename(from_directory, from, to_directory, to));
 }
 
-static void note_unlink(int folder, const char *path)
+static void note_unlink(int directory, const char *path)
 {
     struct call call = {.kind = UNLINK};
-    if (find_name(folder, path, &call.folder, call.name))
+    if (find_name(directory, path, &call.directory, call.name))
         *append(UNLINK) = call;
 }
 
-int record_unlink(int folder, const char *path, int flags, int result)
+int record_unlink(int directory, const char *path, int flags, int result)
 {
     (void)flags;
-    RECORDING(result, note_unlink(folder, path));
+    RECORDING(result, note_unlink(directory, path));
 }
 
 /* ---- the initial files ---- */
@@ -243,12 +244,12 @@ static void add_bytes_of(const char *path, ino_t inode)
     close(fd);
 }
 
-static void add_folder(const char *path, ino_t inode)
+static void add_directory(const char *path, ino_t inode)
 {
-    DIR *folder = opendir(path);
-    if (folder == NULL)
+    DIR *directory = opendir(path);
+    if (directory == NULL)
         return; /* the operation will make it */
-    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+    for (struct dirent *item; (item = readdir(directory)) != NULL;) {
         char below[PATH_MAX];
         struct stat found;
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
@@ -258,11 +259,11 @@ static void add_folder(const char *path, ino_t inode)
             fail("record", below);
         add(inode, item->d_name, &found);
         if (S_ISDIR(found.st_mode))
-            add_folder(below, found.st_ino);
+            add_directory(below, found.st_ino);
         else if (S_ISREG(found.st_mode))
             add_bytes_of(below, found.st_ino);
     }
-    closedir(folder);
+    closedir(directory);
 }
 
 void record_begin(const char *root)
@@ -277,7 +278,7 @@ void record_begin(const char *root)
         fail("record", root);
     root_inode = found.st_ino;
     device = found.st_dev;
-    add_folder(root, root_inode);
+    add_directory(root, root_inode);
     append(SYNC_ALL);
     first = count;
     is_on = true;
@@ -329,14 +330,14 @@ void record_describe(long call, char ret_text[200])
 
 struct file {
     ino_t inode;
-    bool is_folder;
+    bool is_directory;
     mode_t mode;
     uint8_t *bytes;
     size_t size;
     char path[PATH_MAX]; /* path of its first written name; "" until then */
 };
 struct name {
-    ino_t folder, inode;
+    ino_t directory, inode;
     char name[NAME_MAX + 1];
 };
 struct disk {
@@ -354,20 +355,20 @@ static struct file *find_file(struct disk *disk, ino_t inode)
     return NULL;
 }
 
-static struct name *find_in(struct disk *disk, ino_t folder, const char *name)
+static struct name *find_in(struct disk *disk, ino_t directory, const char *name)
 {
     for (size_t i = 0; i < disk->name_count; i++)
-        if (disk->names[i].folder == folder && strcmp(disk->names[i].name, name) == 0)
+        if (disk->names[i].directory == directory && strcmp(disk->names[i].name, name) == 0)
             return &disk->names[i];
     return NULL;
 }
 
-static void set_name(struct disk *disk, ino_t folder, const char *name, ino_t inode)
+static void set_name(struct disk *disk, ino_t directory, const char *name, ino_t inode)
 {
-    struct name *there = find_in(disk, folder, name);
+    struct name *there = find_in(disk, directory, name);
     if (there == NULL) {
         there = &disk->names[disk->name_count++];
-        there->folder = folder;
+        there->directory = directory;
         snprintf(there->name, sizeof there->name, "%s", name);
     }
     there->inode = inode;
@@ -420,21 +421,21 @@ static void apply(struct disk *disk, const struct call *call, enum part part)
     case ADD:
         if (file == NULL) {
             file = &disk->files[disk->file_count++];
-            *file = (struct file){.inode = call->inode, .is_folder = call->is_folder, .mode = call->mode};
+            *file = (struct file){.inode = call->inode, .is_directory = call->is_directory, .mode = call->mode};
         }
         if (part != NONE)
-            set_name(disk, call->folder, call->name, call->inode);
+            set_name(disk, call->directory, call->name, call->inode);
         break;
     case RENAME:
-        name = find_in(disk, call->from_folder, call->from_name);
+        name = find_in(disk, call->from_directory, call->from_name);
         if (part == NONE)
             break;
         if (name != NULL && name->inode == call->inode) /* the old name may never have reached the disk */
             drop_name(disk, name);
-        set_name(disk, call->folder, call->name, call->inode);
+        set_name(disk, call->directory, call->name, call->inode);
         break;
     case UNLINK:
-        name = find_in(disk, call->folder, call->name);
+        name = find_in(disk, call->directory, call->name);
         if (part != NONE && name != NULL)
             drop_name(disk, name);
         break;
@@ -471,8 +472,8 @@ static bool is_durable(long i, long end)
             return true;
         if (calls[j].kind != SYNC)
             continue;
-        if (is_of_names(calls[i].kind) ? calls[j].inode == calls[i].folder ||
-                                             (calls[i].kind == RENAME && calls[j].inode == calls[i].from_folder)
+        if (is_of_names(calls[i].kind) ? calls[j].inode == calls[i].directory ||
+                                             (calls[i].kind == RENAME && calls[j].inode == calls[i].from_directory)
                                        : calls[j].inode == calls[i].inode)
             return true;
     }
@@ -497,15 +498,15 @@ static enum part part_of(const struct call *call, enum loss loss, bool is_last)
     }
 }
 
-static void write_names(struct disk *disk, ino_t folder, const char *path)
+static void write_names(struct disk *disk, ino_t directory, const char *path)
 {
     for (size_t i = 0; i < disk->name_count; i++) {
         char below[PATH_MAX];
-        struct file *file = disk->names[i].folder == folder ? find_file(disk, disk->names[i].inode) : NULL;
+        struct file *file = disk->names[i].directory == directory ? find_file(disk, disk->names[i].inode) : NULL;
         if (file == NULL)
             continue;
         snprintf(below, sizeof below, "%.3000s/%.255s", path, disk->names[i].name);
-        if (file->is_folder) {
+        if (file->is_directory) {
             mkdir(below, file->mode);
             chmod(below, file->mode);
             write_names(disk, file->inode, below);
@@ -542,7 +543,7 @@ void record_replay(long call, enum loss loss, unsigned seed, const char *into)
     for (long i = 0; i < end; i++)
         apply(&disk, &calls[i], durable[i] ? ALL : part_of(&calls[i], loss, i == last));
     free(durable);
-    remove_folder(into);
+    remove_directory(into);
     if (mkdir(into, 0700) != 0)
         fail("replay", into);
     write_names(&disk, root_inode, into);

@@ -46,9 +46,9 @@ int record_truncate(int fd, off_t size, int result);
 int record_mode(int fd, mode_t mode, int result);
 int record_sync(int fd, int result);
 int record_sync_all(int result);
-int record_made(int folder, const char *path, int result);
-int record_rename(int from_folder, const char *from, int to_folder, const char *to, int result);
-int record_link(int folder, const char *path, int result);
-int record_unlink(int folder, const char *path, int flags, int result);
+int record_made(int directory, const char *path, int result);
+int record_rename(int from_directory, const char *from, int to_directory, const char *to, int result);
+int record_link(int directory, const char *path, int result);
+int record_unlink(int directory, const char *path, int flags, int result);
 
 #endif

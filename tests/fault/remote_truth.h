@@ -218,7 +218,7 @@ static aoticache_cache *open_at(const char *name, const char *remote, bool is_tr
 
 static _Noreturn void skip(const char *reason)
 {
-    remove_folder(trial_root());
+    remove_directory(trial_root());
     printf("skip - remote: %s\n", reason);
     fflush(stdout);
     _exit(77);

@@ -115,35 +115,36 @@ bool trial_finds(aoticache_cache *cache, int number)
 /* ---- a directory and its copy ---- */
 
 /* Copies a directory, hard links included: those of side files are checked. */
-static void copy_folder(const char *from, const char *to)
+static void copy_directory(const char *from, const char *to)
 {
     struct {
         ino_t inode;
         char path[700];
     } links[64];
     size_t link_count = 0;
-    char folders[64][700] = {""};
-    size_t folder_count = 1;
-    for (size_t i = 0; i < folder_count; i++) {
+    char directories[64][700] = {""};
+    size_t directory_count = 1;
+    for (size_t i = 0; i < directory_count; i++) {
         char source[1400], target[1400];
         struct stat found;
-        snprintf(source, sizeof source, "%s/%.600s", from, folders[i]);
-        snprintf(target, sizeof target, "%s/%.600s", to, folders[i]);
-        DIR *folder = opendir(source);
-        if (folder == NULL || stat(source, &found) != 0 ||
+        snprintf(source, sizeof source, "%s/%.600s", from, directories[i]);
+        snprintf(target, sizeof target, "%s/%.600s", to, directories[i]);
+        DIR *directory = opendir(source);
+        if (directory == NULL || stat(source, &found) != 0 ||
             (mkdir(target, found.st_mode & 07777) != 0 && errno != EEXIST))
             fail("copy", target);
-        for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+        for (struct dirent *item; (item = readdir(directory)) != NULL;) {
             if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
                 continue;
-            snprintf(source, sizeof source, "%s/%.300s/%.255s", from, folders[i], item->d_name);
-            snprintf(target, sizeof target, "%s/%.300s/%.255s", to, folders[i], item->d_name);
+            snprintf(source, sizeof source, "%s/%.300s/%.255s", from, directories[i], item->d_name);
+            snprintf(target, sizeof target, "%s/%.300s/%.255s", to, directories[i], item->d_name);
             if (lstat(source, &found) != 0)
                 fail("copy", source);
             if (S_ISDIR(found.st_mode)) {
-                if (folder_count == 64)
-                    fail("copy", "too many folders");
-                snprintf(folders[folder_count++], sizeof folders[0], "%.300s/%.255s", folders[i], item->d_name);
+                if (directory_count == 64)
+                    fail("copy", "too many directories");
+                snprintf(directories[directory_count++], sizeof directories[0], "%.300s/%.255s", directories[i],
+                         item->d_name);
                 continue;
             }
             size_t known = 0;
@@ -168,15 +169,15 @@ static void copy_folder(const char *from, const char *to)
                 snprintf(links[link_count++].path, sizeof links[0].path, "%.699s", target);
             }
         }
-        closedir(folder);
+        closedir(directory);
     }
 }
 
 static void make_template(const struct operation *operation)
 {
     aoticache_error error = {.message = ""};
-    remove_folder(cache_path);
-    remove_folder(template_path);
+    remove_directory(cache_path);
+    remove_directory(template_path);
     if (!operation->without_cache) {
         aoticache_cache *cache = trial_open();
         for (int i = 1; i <= TRIAL_STORED; i++)
@@ -187,18 +188,18 @@ static void make_template(const struct operation *operation)
     if (operation->spoil != NULL)
         operation->spoil();
     if (!operation->without_cache)
-        copy_folder(cache_path, template_path);
+        copy_directory(cache_path, template_path);
 }
 
 static int count_names(const char *path)
 {
-    DIR *folder = opendir(path);
+    DIR *directory = opendir(path);
     int names = 0;
-    if (folder == NULL)
+    if (directory == NULL)
         return 0;
-    for (struct dirent *item; (item = readdir(folder)) != NULL;)
+    for (struct dirent *item; (item = readdir(directory)) != NULL;)
         names += item->d_name[0] != '.';
-    closedir(folder);
+    closedir(directory);
     return names;
 }
 
@@ -376,8 +377,8 @@ static void try_case(const struct operation *operation, struct injection injecti
 {
     int result = 0;
     if (!operation->without_cache) {
-        remove_folder(cache_path);
-        copy_folder(template_path, cache_path);
+        remove_directory(cache_path);
+        copy_directory(template_path, cache_path);
     }
     memset(outcome, 0, sizeof *outcome);
     outcome->injection = injection;
@@ -484,8 +485,8 @@ static void warm_up(const struct operation *operation)
     outcome->injection = (struct injection){.kind = INJECT_NOTHING};
     run_case(operation);
     if (!operation->without_cache) {
-        remove_folder(cache_path);
-        copy_folder(template_path, cache_path);
+        remove_directory(cache_path);
+        copy_directory(template_path, cache_path);
     }
     run_case(operation);
 }
@@ -514,7 +515,7 @@ static long try_operation(const struct operation *operation, long stride)
     struct tally tally = {.cases = 0};
     make_template(operation);
     warm_up(operation);
-    remove_folder(cache_path);
+    remove_directory(cache_path);
     const char *only = getenv("FAULT_ONLY");
     /* The calls are counted in this process, since their classes are needed. */
     try_case(operation, (struct injection){.kind = INJECT_NOTHING});
@@ -565,7 +566,7 @@ int trial_main(int argc, char **argv, const struct operation *operations, size_t
     for (size_t i = 0; i < count; i++)
         if (argc < 2 || strstr(operations[i].name, argv[1]) != NULL)
             failed += try_operation(&operations[i], stride);
-    remove_folder(root);
+    remove_directory(root);
     fflush(stdout);
     _exit(failed == 0 ? 0 : 1); /* leaks are searched in the cases: libzip keeps a block of the warm-up here */
 }

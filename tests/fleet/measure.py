@@ -75,10 +75,10 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.folder = tempfile.TemporaryDirectory(prefix="aoticache-redis-")
+        self.directory = tempfile.TemporaryDirectory(prefix="aoticache-redis-")
         self.process = subprocess.Popen(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-             "--dir", self.folder.name, "--daemonize", "no"], stdout=subprocess.DEVNULL)
+             "--dir", self.directory.name, "--daemonize", "no"], stdout=subprocess.DEVNULL)
         for _ in range(200):
             try:
                 Client(self.port).close()
@@ -97,7 +97,7 @@ class Server:
     def close(self):
         self.process.terminate()
         self.process.wait()
-        self.folder.cleanup()
+        self.directory.cleanup()
 
 
 def processor_seconds(client):

@@ -446,12 +446,12 @@ PLOTS = {  # name: (title, unit, meaning of the line, meaning of the dashed line
 }
 
 
-def draw_plots(results, folder):
-    os.makedirs(folder, exist_ok=True)
+def draw_plots(results, directory):
+    os.makedirs(directory, exist_ok=True)
     for name, (title, unit, whole, dashed) in PLOTS.items():
         all_series = [(*one, False) for one in series(results, whole)]
         all_series += [(*one, True) for one in series(results, dashed)] if dashed else []
-        with open(os.path.join(folder, f"fleet-{name}.svg"), "w") as file:
+        with open(os.path.join(directory, f"fleet-{name}.svg"), "w") as file:
             file.write(lines.plot(title, "machines", unit, all_series))
 
 
@@ -471,7 +471,7 @@ def read_arguments():
     parser.add_argument("--sizes", help="numbers of machines, separated by commas")
     parser.add_argument("--cases", help="SERVER:STATE, separated by commas; default those of the plots")
     parser.add_argument("--table", action="store_true", help="all sizes and cases, as a table")
-    parser.add_argument("--plots", metavar="FOLDER", help="draws the plots of a table there")
+    parser.add_argument("--plots", metavar="DIRECTORY", help="draws the plots of a table there")
     parser.add_argument("--save", metavar="FILE", help="writes the results as JSON")
     parser.add_argument("--load", metavar="FILE", nargs="*", help="takes results from files instead of simulating")
     return parser.parse_args()

@@ -95,17 +95,17 @@ class Server:
     words = ""   # further words of a remote
     timeout = 0  # seconds: its timeout=, if not 0
 
-    def __init__(self, folder: pathlib.Path):
-        self.folder, self.port, self.process = folder, free_port(), None
+    def __init__(self, directory: pathlib.Path):
+        self.directory, self.port, self.process = directory, free_port(), None
         self.secret, self.changes, self.trouble = "secret-0", 0, ""
-        self.secret_file = folder / "secret"
+        self.secret_file = directory / "secret"
         self.write_secret()
 
     def command(self) -> list:
         raise NotImplementedError
 
     def start(self) -> None:
-        log = open(self.folder / "server.log", "ab")
+        log = open(self.directory / "server.log", "ab")
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
         until(lambda: answers(self.port))
 
@@ -114,7 +114,7 @@ class Server:
         self.process.wait()
 
     def write_secret(self) -> None:
-        new = self.folder / "secret.new"
+        new = self.directory / "secret.new"
         new.write_text(self.secret + "\n")
         new.chmod(0o600)
         new.rename(self.secret_file)
@@ -136,7 +136,7 @@ class Redis(Server):
     keeps, user = True, "fleet"
 
     def command(self) -> list:
-        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "",
                 "--appendonly", "yes", "--appendfsync", "no", "--user", *self.rights()]
 
     def url(self, port: int) -> str:
@@ -164,13 +164,13 @@ class Nginx(Server):
     keeps = True
 
     def command(self) -> list:
-        (self.folder / "data").mkdir(exist_ok=True)
+        (self.directory / "data").mkdir(exist_ok=True)
         self.write_configuration()
-        return [find_program("nginx"), "-e", str(self.folder / "nginx.log"), "-c", str(self.folder / "nginx.conf")]
+        return [find_program("nginx"), "-e", str(self.directory / "nginx.log"), "-c", str(self.directory / "nginx.conf")]
 
     def write_configuration(self) -> None:
         text = example("nginx").replace("listen 8080", f"listen 127.0.0.1:{self.port} backlog=128")
-        text = text.replace("/srv/kernels", str(self.folder / "data"))
+        text = text.replace("/srv/kernels", str(self.directory / "data"))
         status = 401 if self.changes % 2 == 0 else 403  # servers refuse an old token with different statuses
         asked = f'if ($http_authorization != "Bearer {self.secret}") {{ return {status}; }}\n    '
         if self.trouble == "full":  # as nginx answers without space
@@ -178,12 +178,12 @@ class Nginx(Server):
         text = text.replace("location / {", asked + "location / {")
         if self.trouble == "refuse":
             text = text.replace("dav_methods PUT;", "dav_methods PUT; limit_except GET { deny all; }")
-        folders = " ".join(f"{kind}_temp_path {self.folder}/nginx-{kind};"
+        directories = " ".join(f"{kind}_temp_path {self.directory}/nginx-{kind};"
                            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         user = "user root;" if os.getuid() == 0 else ""
-        (self.folder / "nginx.conf").write_text(
-            f"daemon off; pid {self.folder}/nginx.pid; error_log {self.folder}/nginx.log; worker_processes 1; {user}\n"
-            f"events {{ worker_connections 1024; }} http {{ access_log off; {folders}\n{text}}}\n")
+        (self.directory / "nginx.conf").write_text(
+            f"daemon off; pid {self.directory}/nginx.pid; error_log {self.directory}/nginx.log; worker_processes 1; {user}\n"
+            f"events {{ worker_connections 1024; }} http {{ access_log off; {directories}\n{text}}}\n")
 
     def workers(self) -> set:
         pid = self.process.pid
@@ -202,18 +202,18 @@ class SignedS3(Server):
     def command(self) -> list:
         self.apply()
         return [sys.executable, str(TOP / "tests/cli/s3_server.py"), self.user, "", "eu-west-1", str(self.port),
-                str(self.folder / "s3")]
+                str(self.directory / "s3")]
 
     def url(self, port: int) -> str:
         return f"s3://kernels/fleet?region=eu-west-1&endpoint=http://127.0.0.1:{port}"
 
     def apply(self) -> None:
-        (self.folder / "s3").mkdir(exist_ok=True)
+        (self.directory / "s3").mkdir(exist_ok=True)
         refuses = {"": "", "full": "507 InsufficientStorage", "refuse": "403 AccessDenied"}[self.trouble]
         for name, text in (("secret", self.secret), ("refuses", refuses)):
-            new = self.folder / f"{name}.s3"
+            new = self.directory / f"{name}.s3"
             new.write_text(text)
-            new.rename(self.folder / "s3" / name)
+            new.rename(self.directory / "s3" / name)
 
 
 class Moto(Server):
@@ -316,30 +316,30 @@ class Proxy(threading.Thread):
 
 
 class Fleet:
-    def __init__(self, options, folder: pathlib.Path):
-        self.options, self.folder = options, folder
-        self.server = SERVERS[options.server](folder)
+    def __init__(self, options, directory: pathlib.Path):
+        self.options, self.directory = options, directory
+        self.server = SERVERS[options.server](directory)
         self.server.timeout = options.timeout
         self.server.start()
         self.proxies = [Proxy(self.server.port, options.delay) for _ in range(options.machines)]
         for proxy in self.proxies:
             proxy.start()
         self.kernels = [16 + i for i in range(options.kernels)]
-        self.compiler = folder / "slow-cc"
+        self.compiler = directory / "slow-cc"
         self.compiler.write_text(SLOW_COMPILER)
         self.compiler.chmod(0o755)
-        (folder / "compiles").touch()
+        (directory / "compiles").touch()
         self.processes, self.outputs, self.troubles = {}, [], collections.Counter()
         self.first_trouble = {}  # for each kind: how many pieces the machines had sent when it first came
         if options.there:
             self.fill_server()
 
     def environment(self, machine: int) -> dict:
-        (self.folder / "home").mkdir(exist_ok=True)
-        return {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "AOTICACHE_HOME": str(BUILD),
-                "AOTICACHE_DIR": str(self.folder / f"machine-{machine}"), "COMPILES": str(self.folder / "compiles"),
+        (self.directory / "home").mkdir(exist_ok=True)
+        return {"PATH": os.environ["PATH"], "HOME": str(self.directory / "home"), "AOTICACHE_HOME": str(BUILD),
+                "AOTICACHE_DIR": str(self.directory / f"machine-{machine}"), "COMPILES": str(self.directory / "compiles"),
                 "AOTICACHE_REMOTE": self.server.remote(self.proxies[machine].port), "AOTICACHE_COMPILE_TIMEOUT": "120", "COMPILE_SECONDS": str(self.options.compile),
-                "AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "secret", "TMPDIR": str(self.folder)}
+                "AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "secret", "TMPDIR": str(self.directory)}
 
     def kernels_of(self, machine: int) -> list:
         return self.kernels + [400 + machine * self.options.new + i for i in range(self.options.new)]
@@ -350,10 +350,10 @@ class Fleet:
 
     def fill_server(self) -> None:
         """Lets a machine outside the fleet compile all kernels and send them."""
-        listed = self.folder / "list-there"
+        listed = self.directory / "list-there"
         listed.write_text("".join(self.lines(self.kernels)))
         aoticache = str(BUILD / "bin/aoticache")
-        environment = {**self.environment(0), "AOTICACHE_DIR": str(self.folder / "there"), "COMPILES": "/dev/null", "COMPILE_SECONDS": "0"}
+        environment = {**self.environment(0), "AOTICACHE_DIR": str(self.directory / "there"), "COMPILES": "/dev/null", "COMPILE_SECONDS": "0"}
         for command, remote in (["warm", str(listed), "--hook", "c", "--cc", str(self.compiler)], ""), \
                 (["push", "--all"], self.server.remote(self.server.port)):
             ran = subprocess.run([aoticache, *command], env={**environment, "AOTICACHE_REMOTE": remote}, capture_output=True, text=True)
@@ -361,10 +361,10 @@ class Fleet:
                 raise SystemExit(f"trial: the server is not filled: {ran.stdout}{ran.stderr}")
 
     def begin(self, machine: int) -> None:
-        output = open(self.folder / f"output-{len(self.outputs)}", "w+")
+        output = open(self.directory / f"output-{len(self.outputs)}", "w+")
         self.outputs.append(output)
         # Each process begins with another kernel; otherwise all would ask for the same kernels at the same times.
-        shuffled = self.folder / f"list-{len(self.outputs)}"
+        shuffled = self.directory / f"list-{len(self.outputs)}"
         lines = self.lines(self.kernels_of(machine))
         random.Random(len(self.outputs)).shuffle(lines)
         shuffled.write_text("".join(lines))
@@ -373,7 +373,7 @@ class Fleet:
         self.processes[process] = machine
 
     def compiles(self) -> list:
-        return [line.split()[1:] for line in (self.folder / "compiles").read_text().splitlines()]
+        return [line.split()[1:] for line in (self.directory / "compiles").read_text().splitlines()]
 
     # ---- trouble ----
 
@@ -547,13 +547,13 @@ def main() -> int:
     options = parser.parse_args()
     if {"full", "refuse", "secret"} & set(options.trouble.split(",")) and not SERVERS[options.server].keeps:
         parser.error(f"--server {options.server} cannot be full, refuse writes, or have a secret")
-    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        fleet = Fleet(options, pathlib.Path(folder))
+    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+        fleet = Fleet(options, pathlib.Path(directory))
         try:
             fleet.run()
             wrong = fleet.check()
             if wrong:
-                shutil.copytree(folder, "/tmp/aoticache-fleet-trial", dirs_exist_ok=True, ignore_dangling_symlinks=True)
+                shutil.copytree(directory, "/tmp/aoticache-fleet-trial", dirs_exist_ok=True, ignore_dangling_symlinks=True)
         finally:
             fleet.end()
         print(json.dumps({"server": options.server, "machines": options.machines,

@@ -56,12 +56,12 @@ static void check_line(void *user, aoticache_log_level level, const char *line)
 
 static void check_root(void)
 {
-    DIR *folder = opendir(root);
+    DIR *listing = opendir(root);
     size_t names = 0;
-    require(folder != NULL);
-    for (struct dirent *item; (item = readdir(folder)) != NULL;)
+    require(listing != NULL);
+    for (struct dirent *item; (item = readdir(listing)) != NULL;)
         names += strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0;
-    closedir(folder);
+    closedir(listing);
     require(names == 1);
 }
 

@@ -42,13 +42,13 @@ static int replay_file(const char *path)
     return 0;
 }
 
-static void replay_folder(const char *path)
+static void replay_directory(const char *path)
 {
-    DIR *folder = opendir(path);
-    if (folder == NULL)
+    DIR *directory = opendir(path);
+    if (directory == NULL)
         return;
     size_t count = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         char file[4096];
         if (entry->d_name[0] == '.')
             continue;
@@ -57,7 +57,7 @@ static void replay_folder(const char *path)
             exit(1);
         count++;
     }
-    closedir(folder);
+    closedir(directory);
     printf("ok - %s: %zu inputs\n", path, count);
 }
 
@@ -70,11 +70,11 @@ int main(int argc, char **argv)
         return status;
     }
     const char *name = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
-    static const char *const folders[] = {"corpus", "found"};
+    static const char *const directories[] = {"corpus", "found"};
     for (size_t i = 0; i < 2; i++) {
         char path[1024];
-        snprintf(path, sizeof path, "tests/fuzz/%s/%s", folders[i], name + strlen("fuzz_"));
-        replay_folder(path);
+        snprintf(path, sizeof path, "tests/fuzz/%s/%s", directories[i], name + strlen("fuzz_"));
+        replay_directory(path);
     }
     return 0;
 }

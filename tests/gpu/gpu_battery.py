@@ -1,8 +1,8 @@
 """What runs on a GPU, in a process with PyTorch for CUDA: kernel libraries in CUDA C++, and PyTorch's own.
 
-    gpu_battery.py [--device cuda:0] [--kernels FOLDER] [--work FOLDER]
+    gpu_battery.py [--device cuda:0] [--kernels DIRECTORY] [--work DIRECTORY]
 
-FOLDER has what run_gpu_tests.sh compiled of tests/gpu/kernels/add.cu: own.so for this GPU alone, ptx.so with nothing but
+DIRECTORY has what run_gpu_tests.sh compiled of tests/gpu/kernels/add.cu: own.so for this GPU alone, ptx.so with nothing but
 PTX of its architecture, several.so for it and others, other.so for one on which this GPU runs nothing. Results are
 compared with PyTorch's: its own runner for its own libraries. With --device cpu the parts that need no GPU are played, to
 try this file itself. Prints "ok - NAME", "not ok - NAME", "skip - NAME: REASON".
@@ -267,10 +267,10 @@ class Compiled:
         exported = torch.export.export(module().eval().to(context.device), tuple(self.inputs), dynamic_shapes=shapes)
         package = os.path.join(context.work, name + ".pt2")
         torch._inductor.aoti_compile_and_package(exported, package_path=package)
-        folder = os.path.join(context.work, name)
+        directory = os.path.join(context.work, name)
         with zipfile.ZipFile(package) as archive:
-            archive.extractall(folder)
-        files = [os.path.join(path, file) for path, _, names in os.walk(folder) for file in names]
+            archive.extractall(directory)
+        files = [os.path.join(path, file) for path, _, names in os.walk(directory) for file in names]
         found = [file for file in files if file.endswith(".so")]
         assert len(found) == 1, found
         self.path, self.directory = found[0], os.path.dirname(found[0])
@@ -332,16 +332,16 @@ def cubins_for_another_architecture_are_refused_before_anything_is_created(conte
     model = compiled(context)["pointwise"]
     cubins = [file for file in os.listdir(model.directory) if file.endswith((".cubin", ".fatbin"))]
     assert cubins, "PyTorch put no .cubin beside the library"
-    folder = os.path.join(context.work, "wrong")
-    shutil.copytree(model.directory, folder)
-    path = os.path.join(folder, cubins[0])
+    directory = os.path.join(context.work, "wrong")
+    shutil.copytree(model.directory, directory)
+    path = os.path.join(directory, cubins[0])
     with open(path, "r+b") as file:
         header = bytearray(file.read(64))
         header[49 if header[8] >= 8 else 48] = 61  # the architecture in the flags
         file.seek(0)
         file.write(header)
     refused([f"its file {cubins[0]} has device code for sm_61"], Runner, context.loader, model.path, context.device,
-            directory=folder)
+            directory=directory)
 
 
 @test(True)

@@ -1,6 +1,6 @@
 """What PyTorch does with the cache on a GPU: enabled operators, torch.compile, whole models.
 
-    gpu_torch.py [--device cuda] [--work FOLDER] [PART ...]
+    gpu_torch.py [--device cuda] [--work DIRECTORY] [PART ...]
 
 Each part is played by processes of its own, the later ones with what the first has stored, and PyTorch is asked for every
 result. With --device cpu the same is played without a GPU, to try this file itself. Prints "ok - NAME", "not ok - NAME",
@@ -36,14 +36,14 @@ class Context:
     def __init__(self, device, work):
         self.device, self.work = device, work
 
-    def folder(self, name):
+    def directory(self, name):
         return tempfile.mkdtemp(prefix=f"{name}-", dir=self.work)
 
     def environment(self, cache, **more):
         """Returns the environment of a machine that has nothing but this cache."""
         variables = {**os.environ, "PYTHONPATH": os.path.join(TOP, "eager", "torch"), "AOTICACHE_HOME": BUILD,
                      "AOTICACHE_DIR": cache, "AOTICACHE_CONFIG": "", "PYTHONDONTWRITEBYTECODE": "1",
-                     "TORCHINDUCTOR_CACHE_DIR": self.folder("inductor"), "HOME": self.folder("home"),
+                     "TORCHINDUCTOR_CACHE_DIR": self.directory("inductor"), "HOME": self.directory("home"),
                      "DEVICE": self.device, "CC": None, "CXX": None, **more}  # PyTorch has CXX in its keys
         return {name: value for name, value in variables.items() if value is not None}
 
@@ -59,7 +59,7 @@ class Context:
         return self.run(cache, "-c", textwrap.dedent(text), **more)
 
     def without_compiler(self):
-        return {"PATH": self.folder("path")}
+        return {"PATH": self.directory("path")}
 
 
 def say(text):
@@ -188,7 +188,7 @@ OPERATORS = """
 @part
 def operators(context):
     """A process compiles, a second one has hits alone, equal to PyTorch's and to the first one's to the last bit."""
-    cache, workers = context.folder("cache"), str(min(8, os.cpu_count() or 1))
+    cache, workers = context.directory("cache"), str(min(8, os.cpu_count() or 1))
     first = context.play(cache, OPERATORS, MODE="compile", WORKERS=workers)
     assert not first["wrong"], first["wrong"]
     second = context.play(cache, OPERATORS, MODE="never", WORKERS="1", **context.without_compiler())
@@ -215,7 +215,7 @@ def is_compiler(words):
 @part
 def torch_compile(context):
     """Programs in a fresh machine's state without a compiler, with the cache that another process has filled."""
-    cache = context.folder("cache")
+    cache = context.directory("cache")
     words = (PROGRAMS, "--device", context.device)
     filled = context.run(cache, *words, *COMPILED)
     unlike = [name for name, one in filled["programs"].items() if not one["same"]]
@@ -226,12 +226,12 @@ def torch_compile(context):
     for kind, counts in warm["counts"].items():
         say(f"torch.compile: {kind}: {counts}")
     say(f"torch.compile: processes: {warm['started'][:6]}")
-    local = {"TORCHINDUCTOR_CACHE_DIR": context.folder("local"), "HOME": context.folder("home")}
+    local = {"TORCHINDUCTOR_CACHE_DIR": context.directory("local"), "HOME": context.directory("home")}
     context.run(cache, *words, "--uninstalled", *COMPILED, **local)
     alone = context.run(cache, *words, "--uninstalled", *COMPILED, **local)
     seconds = [sum(one["seconds"] for one in found["programs"].values()) for found in (filled, warm, alone)]
     say("torch.compile: {} programs: cold {:.1f} s, with the cache in an empty machine {:.2f} s, PyTorch's own warm "
-        "folders {:.2f} s".format(len(COMPILED), *seconds))
+        "directories {:.2f} s".format(len(COMPILED), *seconds))
     for name in COMPILED:
         say(f"torch.compile: {name}: {warm['programs'][name]['seconds']:.3f} s, PyTorch's own warm "
             f"{alone['programs'][name]['seconds']:.3f}")
@@ -276,21 +276,21 @@ def triton_alone(context):
     if context.device == "cpu":
         print("skip - triton alone: played on the CPU")
         return
-    cache, seconds = context.folder("cache"), []
+    cache, seconds = context.directory("cache"), []
     path = os.path.join(context.work, "kernel.py")
     with open(path, "w") as file:
         file.write(textwrap.dedent(TRITON))
     manager = "aoticache.triton:CacheManager"
     for more in ({}, context.without_compiler()):
-        found = context.run(cache, path, TRITON_CACHE_MANAGER=manager, TRITON_CACHE_DIR=context.folder("triton"), **more)
+        found = context.run(cache, path, TRITON_CACHE_MANAGER=manager, TRITON_CACHE_DIR=context.directory("triton"), **more)
         assert found["same"] and not found["warnings"], found
         seconds.append(found["seconds"])
     started = [one for one in found["started"] if "ldconfig" not in one and "--version" not in one]
     assert not started, started
-    own = {"TRITON_CACHE_DIR": context.folder("triton"), "HOME": context.folder("home")}
+    own = {"TRITON_CACHE_DIR": context.directory("triton"), "HOME": context.directory("home")}
     for _ in range(2):
         alone = context.run(cache, path, **own)
-    say("triton alone: five kernels: cold {:.2f} s, from the cache {:.3f} s, Triton's own warm folder {:.3f} s".format(
+    say("triton alone: five kernels: cold {:.2f} s, from the cache {:.3f} s, Triton's own warm directory {:.3f} s".format(
         *seconds, alone["seconds"]))
 
 
@@ -406,7 +406,7 @@ def with_module(text):
 @part
 def models(context):
     """A model is compiled once, and a process without a compiler has it at once; streams, new weights, free sizes."""
-    cache, package = context.folder("cache"), os.path.join(context.folder("package"), "model.pt2")
+    cache, package = context.directory("cache"), os.path.join(context.directory("package"), "model.pt2")
     first = context.play(cache, with_module(MODEL))
     assert not first["wrong"], first["wrong"]
     assert first["source"] == "compiled" and first["device"].startswith(context.device), first
@@ -414,7 +414,7 @@ def models(context):
     assert not second["wrong"], second["wrong"]
     assert second["source"] == "stored" and second["sum"] == first["sum"], second
     say(f"models: the first output: compiled in {first['seconds']:.1f} s, from the cache in {second['seconds'] * 1000:.0f} ms")
-    local = {"TORCHINDUCTOR_CACHE_DIR": context.folder("local"), "HOME": context.folder("home")}
+    local = {"TORCHINDUCTOR_CACHE_DIR": context.directory("local"), "HOME": context.directory("home")}
     for _ in range(2):  # the second with PyTorch's own warm directories
         plain = context.play(cache, with_module(PACKAGE), PACKAGE=package, **local)
         assert plain["finite"], plain

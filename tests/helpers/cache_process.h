@@ -37,7 +37,7 @@ static inline int remove_one(const char *path, const struct stat *found, int kin
     return remove(path);
 }
 
-static inline void remove_folder(const char *path)
+static inline void remove_directory(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -90,15 +90,15 @@ static inline bool is_record(int number, bool has_second_file)
 }
 
 /*
- * Puts entry `number`, whose library is library_text() of `library`, with a second file if requested; made in `folder`.
+ * Puts entry `number`, whose library is library_text() of `library`, with a second file if requested; made in `directory`.
  */
-static inline aoticache_status put_numbered(aoticache_cache *cache, const char *folder, int number, int library,
+static inline aoticache_status put_numbered(aoticache_cache *cache, const char *directory, int number, int library,
                                             bool has_second_file, aoticache_error *ret_error)
 {
     char path[2][700], text[64];
     library_text(library, text);
-    snprintf(path[0], sizeof path[0], "%s/made.so", folder);
-    snprintf(path[1], sizeof path[1], "%s/made.bin", folder);
+    snprintf(path[0], sizeof path[0], "%s/made.so", directory);
+    snprintf(path[1], sizeof path[1], "%s/made.bin", directory);
     write_file(path[0], text);
     write_file(path[1], "side file");
     aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};

@@ -2,7 +2,7 @@
  * A program that runs with other rights than its caller's: makes hooks and a context, and prints what they found and
  * the environment of their programs. For tests/cli/test_secure.sh.
  *
- *   secure_host FOLDER     FOLDER: a directory for its files, with kernel sources and a script `command`
+ *   secure_host DIRECTORY     DIRECTORY: a directory for its files, with kernel sources and a script `command`
  *
  * Started by root it takes another real user, so that it is a set-user-ID program after its exec. Exits with 77
  * otherwise.
@@ -45,12 +45,12 @@ static void ask_command(const char *program, const char *directory)
     aoticache_hook_free(hook);
 }
 
-static void make_hooks(const char *folder)
+static void make_hooks(const char *directory)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_error error = {.message = ""};
     aoticache_hook *hook = NULL;
-    options.kernels = folder;
+    options.kernels = directory;
     aoticache_status status = aoticache_hook_create_c(&options, &hook, &error);
     say("c", status, status == AOTICACHE_OK ? aoticache_hook_get_info(hook).producer : error.message);
     printf("c program: %s\n", aoticache_hook_get_info(hook).program);
@@ -62,7 +62,7 @@ static void make_hooks(const char *folder)
     aoticache_hook_free(hook);
 }
 
-static void make_eager(const char *folder)
+static void make_eager(const char *subdirectory)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_context_options eager_options = AOTICACHE_CONTEXT_OPTIONS_INIT;
@@ -70,7 +70,7 @@ static void make_eager(const char *folder)
     aoticache_cache *cache = NULL;
     aoticache_context *eager = NULL;
     char directory[4096];
-    snprintf(directory, sizeof directory, "%s/cache", folder);
+    snprintf(directory, sizeof directory, "%s/cache", subdirectory);
     options.directory = directory;
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     eager_options.cache = cache;

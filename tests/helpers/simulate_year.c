@@ -30,7 +30,7 @@ typedef struct simulation {
     uint32_t *trace;
     uint32_t *next_use; /* of the same key, by position in the trace; or NEVER */
     uint64_t *bytes;    /* by key, as the cache counts them */
-    char folder[4096], library[4200];
+    char directory[4096], library[4200];
     aoticache_cache *cache;
     uint64_t largest, hits, puts, collections_seen;
     unsigned failures;
@@ -300,7 +300,7 @@ static void open_cache(simulation *sim)
     aoticache_error error;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     char directory[4200];
-    snprintf(directory, sizeof directory, "%s/cache", sim->folder);
+    snprintf(directory, sizeof directory, "%s/cache", sim->directory);
     options.directory = directory;
     options.max_bytes = sim->budget;
     if (aoticache_cache_open(&options, &sim->cache, &error) != AOTICACHE_OK) {
@@ -323,15 +323,15 @@ static void report(const simulation *sim)
 int main(int argc, char **argv)
 {
     if (argc != 5) {
-        fprintf(stderr, "usage: simulate_year KEYS REQUESTS SHARE FOLDER\n");
+        fprintf(stderr, "usage: simulate_year KEYS REQUESTS SHARE DIRECTORY\n");
         return 2;
     }
     simulation sim = {.keys = (uint32_t)number(argv[1]), .requests = (uint32_t)number(argv[2])};
     double share = strtod(argv[3], NULL);
-    snprintf(sim.folder, sizeof sim.folder, "%s", argv[4]);
-    snprintf(sim.library, sizeof sim.library, "%s/kernel.so", sim.folder);
-    if (mkdir(sim.folder, 0700) != 0) {
-        fprintf(stderr, "simulate_year: cannot make %s: %s\n", sim.folder, strerror(errno));
+    snprintf(sim.directory, sizeof sim.directory, "%s", argv[4]);
+    snprintf(sim.library, sizeof sim.library, "%s/kernel.so", sim.directory);
+    if (mkdir(sim.directory, 0700) != 0) {
+        fprintf(stderr, "simulate_year: cannot make %s: %s\n", sim.directory, strerror(errno));
         return 2;
     }
     /* About 5 KiB of library and 1 KiB of manifest each. */
@@ -349,7 +349,7 @@ int main(int argc, char **argv)
     report(&sim);
     if (sim.hits == 0 || sim.collections_seen == 0)
         fail(&sim, "the trace", "nothing was hit, or the budget was never reached");
-    nftw(sim.folder, remove_item, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(sim.directory, remove_item, 16, FTW_DEPTH | FTW_PHYS);
     free(sim.trace), free(sim.next_use), free(sim.bytes);
     return sim.failures > 0;
 }

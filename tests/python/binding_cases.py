@@ -128,11 +128,11 @@ class Operator:
 class Binding:
     """Holds a cache, a hook, a context and a binding; `with` frees them."""
 
-    def __init__(self, folder, hook="c", **options):
+    def __init__(self, directory, hook="c", **options):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
         for name in ("binding_disable", "binding_retire", "binding_free", "context_free", "hook_free", "cache_close"):
             getattr(self.c, "aoticache_" + name).argtypes = [ctypes.c_void_p]
-        os.environ["AOTICACHE_DIR"] = folder
+        os.environ["AOTICACHE_DIR"] = directory
         self.cache, self.hook, self.eager, self.handle = (ctypes.c_void_p() for _ in range(4))
         self.call("aoticache_cache_open", None, ctypes.byref(self.cache))
         hook_options = HookOptions(size=ctypes.sizeof(HookOptions))
@@ -179,12 +179,12 @@ def raises(kind, text):
 # ---- cases: each runs in its own process ----
 
 
-def case_results(folder):
+def case_results(directory):
     """Misses and hits give eager's result and strides, including for views and empty tensors."""
     samples = [torch.randn(4), torch.randn(3, 5), torch.randn(3, 5).t(), torch.randn(8, 6)[::2, 1:4], torch.randn(0, 3),
                torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(5, dtype=torch.float64)]
     expected = [torch.abs(x) for x in samples]
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         op = Operator(binding, ABS)
         for _ in range(3):
             for x, right in zip(samples, expected):
@@ -195,12 +195,12 @@ def case_results(folder):
         assert counts.calls == 3 * len(samples) and counts.refused == 0 and op.fallbacks == 0
 
 
-def case_fallback(folder):
+def case_fallback(directory):
     """Nothing is compiled: PyTorch's kernel answers. It also answers for complex tensors and for numbers that may be
     None."""
     x, z, number = torch.randn(3), torch.tensor([3 + 4j]), torch.tensor(-2.0, dtype=torch.float64)
     expected = torch.abs(x)
-    with Binding(folder, miss=NEVER) as binding:
+    with Binding(directory, miss=NEVER) as binding:
         op = Operator(binding, ABS)
         assert torch.equal(torch.abs(x), expected) and op.fallbacks == 1
         assert torch.abs(z).item() == 5 and torch.abs(z.conj()).item() == 5 and torch.abs(number).item() == 2
@@ -208,11 +208,11 @@ def case_fallback(folder):
         assert (counts.fallbacks, counts.refused, counts.calls, op.fallbacks) == (1, 3, 4, 4), op.fallbacks
 
 
-def case_background(folder):
+def case_background(directory):
     """A miss never waits; once the kernel is compiled, it answers."""
     x = torch.randn(7)
     expected = torch.abs(x)
-    with Binding(folder, miss=BACKGROUND) as binding:
+    with Binding(directory, miss=BACKGROUND) as binding:
         op = Operator(binding, ABS)
         assert torch.equal(torch.abs(x), expected) and op.fallbacks == 1
         binding.call("aoticache_context_wait", binding.eager, 120000)
@@ -220,9 +220,9 @@ def case_background(folder):
         assert op.counts().hits == 1 and op.fallbacks == 1
 
 
-def case_exceptions(folder):
+def case_exceptions(directory):
     """A failing fallback raises a Python exception with its message; all references that it held are released."""
-    with Binding(folder, miss=NEVER) as binding:
+    with Binding(directory, miss=NEVER) as binding:
         op = Operator(binding, SOFTMAX)
         for _ in range(3):
             with raises(RuntimeError, "Dimension out of range"):
@@ -230,13 +230,13 @@ def case_exceptions(folder):
         assert torch.equal(torch._softmax(torch.zeros(2, 2), 1, False), torch.full((2, 2), 0.5)) and op.fallbacks == 4
 
 
-def case_disable(folder):
+def case_disable(directory):
     """After disabling, PyTorch's kernel answers again, also for calls that were served; enabling again uses the same
     function and the cache."""
     x = torch.randn(3)
     expected = torch.abs(x)
     before = torch._C._dispatch_dump_table("aten::abs").splitlines()[0]
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         for turn in range(3):
             op = Operator(binding, ABS)
             assert OURS in [line for line in torch._C._dispatch_dump_table("aten::abs").splitlines()
@@ -249,9 +249,9 @@ def case_disable(folder):
     assert torch._C._dispatch_dump_table("aten::abs").splitlines()[0] == before
 
 
-def case_refused(folder):
+def case_refused(directory):
     """Operators that this binding cannot serve are refused with the reason, and PyTorch continues to answer them."""
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         for schema, status, word in [
                 ("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", UNSUPPORTED, "alpha"),
                 ("aten::abs_(Tensor(a!) self) -> Tensor(a!)", UNSUPPORTED, "writes to its arguments"),
@@ -266,11 +266,11 @@ def case_refused(folder):
         op.disable()
 
 
-def case_autograd(folder):
+def case_autograd(directory):
     """Backward through an enabled operator runs PyTorch's formula, with and without a kernel; no_grad and
     inference_mode work."""
     x = torch.tensor([-2.0, 3.0, -4.0], requires_grad=True)
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         op, relu = Operator(binding, ABS), Operator(binding, RELU)
         for _ in range(3):
             x.grad = None
@@ -289,7 +289,7 @@ def case_autograd(folder):
         assert op.counts().compiles >= 1 and op.counts().hits >= 4 and relu.counts().hits >= 2
 
 
-def case_worker(folder):
+def case_worker(directory):
     """Kernels of AOTInductor work: softmax within PyTorch's tolerances, and its backward; lists and optional
     arguments."""
     x = torch.randn(4, 6, requires_grad=True)
@@ -297,7 +297,7 @@ def case_worker(folder):
     weights = torch.randn(4, 6)
     (gradient,) = torch.autograd.grad((right * weights).sum(), x)
     total = x.detach().sum([0, 1], keepdim=True)
-    with Binding(folder, hook="worker") as binding:
+    with Binding(directory, hook="worker") as binding:
         op, sums = Operator(binding, SOFTMAX), Operator(binding, SUM)
         for _ in range(3):
             y = torch.softmax(x, 1)
@@ -311,7 +311,7 @@ def case_worker(folder):
         leaves_nothing(lambda: detached.sum([0, 1], keepdim=True), 3000)
 
 
-def case_threads(folder):
+def case_threads(directory):
     """Four threads call while operators are enabled and disabled."""
     x = torch.randn(16)
     expected, wrong, ending = torch.abs(x), [], threading.Event()
@@ -321,7 +321,7 @@ def case_threads(folder):
             if not torch.equal(torch.abs(x), expected):
                 wrong.append(1)
 
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         first = Operator(binding, ABS)  # PyTorch keeps our function, and that keeps its fallback
         first.retire()
         threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
@@ -346,12 +346,12 @@ def case_threads(folder):
         assert torch.equal(torch.abs(x), expected) and first.fallbacks == before
 
 
-def case_fork(folder):
+def case_fork(directory):
     """A child process keeps using what its parent enabled, enables more operators, and disables them."""
     torch.set_num_threads(1)
     x, y = torch.randn(3), torch.randn(5)
     expected, other = torch.abs(x), torch.abs(y)
-    with Binding(folder) as binding:
+    with Binding(directory) as binding:
         op = Operator(binding, ABS)
         assert torch.equal(torch.abs(x), expected)
         child = os.fork()
@@ -376,10 +376,10 @@ def leaves_nothing(call, times):
     assert found < 16, f"{found} bytes per call"  # a handle takes 32
 
 
-def case_memory(folder):
+def case_memory(directory):
     """Hits, fallbacks and exceptions leak no memory."""
     x = torch.randn(1000)
-    with Binding(folder) as binding, Binding(folder, miss=NEVER) as never:
+    with Binding(directory) as binding, Binding(directory, miss=NEVER) as never:
         Operator(binding, ABS)
         fallback = Operator(never, SOFTMAX)
         leaves_nothing(lambda: torch.abs(x), 5000)
@@ -393,10 +393,10 @@ def failing(call):
         call()
 
 
-def case_binding_without_torch(folder):
+def case_binding_without_torch(directory):
     """Without PyTorch in the process, the library's error says what is missing."""
     with raises(Failure, "import torch"):
-        Binding(folder)
+        Binding(directory)
 
 
 if __name__ == "__main__":

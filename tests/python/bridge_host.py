@@ -92,11 +92,11 @@ def compile_bridge(build, flags=()):
     digest = hashlib.sha256(torch.__version__.encode() + " ".join(flags).encode())
     for source in SOURCES:
         digest.update(open(os.path.join(ROOT, source), "rb").read())
-    folder = os.path.join(build, "tests/bridge")
-    path = os.path.join(folder, f"bridge-{digest.hexdigest()[:16]}.so")
+    directory = os.path.join(build, "tests/bridge")
+    path = os.path.join(directory, f"bridge-{digest.hexdigest()[:16]}.so")
     if os.path.exists(path):
         return path
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     home = os.path.dirname(torch.__file__)
     subprocess.run([compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
                     "-Werror", *flags, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",

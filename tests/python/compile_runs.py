@@ -16,16 +16,16 @@ import once
 from torch_scenarios import BUILD, HERE, TOP, environment, python
 
 PROGRAMS = os.path.join(HERE, "compile_programs.py")
-_folder = tempfile.TemporaryDirectory(prefix="aoticache-compile-")
-FOLDER = _folder.name
-FULL = os.path.join(FOLDER, "full")
+_directory = tempfile.TemporaryDirectory(prefix="aoticache-compile-")
+DIRECTORY = _directory.name
+FULL = os.path.join(DIRECTORY, "full")
 COMPILER = shutil.which("g++")
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 
 
 def fresh(name):
     """Returns an empty directory of this test."""
-    return tempfile.mkdtemp(prefix=f"{name}-", dir=FOLDER)
+    return tempfile.mkdtemp(prefix=f"{name}-", dir=DIRECTORY)
 
 
 def start(cache, *words, compiler=False, **more):
@@ -82,16 +82,16 @@ def fixture():
     return os.path.join(BUILD, "tests", "compile-cache", digest.hexdigest()[:16])
 
 
-def fill(folder):
-    report = run(os.path.join(folder, "full"), compiler=True)
+def fill(directory):
+    report = run(os.path.join(directory, "full"), compiler=True)
     assert all(one["same"] for one in report["programs"].values()) and not report["warnings"]
     assert report["counts"]["inductor-cpp"]["stored"] >= 6 and report["counts"]["aotautograd"]["stored"]
-    os.makedirs(os.path.join(folder, "archive"), exist_ok=True)
-    done = subprocess.run([TOOL, "export", f"{folder}/archive/warm.tar"],
-                          env=environment(AOTICACHE_DIR=f"{folder}/full", AOTICACHE_KEYS=f"{folder}/keys"),
+    os.makedirs(os.path.join(directory, "archive"), exist_ok=True)
+    done = subprocess.run([TOOL, "export", f"{directory}/archive/warm.tar"],
+                          env=environment(AOTICACHE_DIR=f"{directory}/full", AOTICACHE_KEYS=f"{directory}/keys"),
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    with open(os.path.join(folder, "report.json"), "w") as file:
+    with open(os.path.join(directory, "report.json"), "w") as file:
         json.dump(report, file)
 
 
@@ -99,14 +99,14 @@ def filled():
     """Copies the filled cache to FULL for this test. Returns what the process that filled it reported."""
     global filled_report
     if filled_report is None:
-        folder = fixture()
-        with once.lock(folder):
-            if not os.path.exists(os.path.join(folder, "report.json")):
-                shutil.rmtree(os.path.join(folder, "full"), ignore_errors=True)
-                fill(folder)
+        directory = fixture()
+        with once.lock(directory):
+            if not os.path.exists(os.path.join(directory, "report.json")):
+                shutil.rmtree(os.path.join(directory, "full"), ignore_errors=True)
+                fill(directory)
         for name in ("full", "archive", "keys"):
-            shutil.copytree(os.path.join(folder, name), os.path.join(FOLDER, name))
-        with open(os.path.join(folder, "report.json")) as file:
+            shutil.copytree(os.path.join(directory, name), os.path.join(DIRECTORY, name))
+        with open(os.path.join(directory, "report.json")) as file:
             filled_report = json.load(file)
     return filled_report
 

@@ -12,7 +12,7 @@ import re
 from holder_host import STATUS, Error, Stack, Value, View
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "eager", "dispatch")
+DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "eager", "dispatch")
 TENSOR, TENSOR_LIST, INT, NONE = 1, 2, 3, 0
 LIBRARY_KINDS = {"DEF": 0, "IMPL": 1, "FRAGMENT": 2}
 ALIAS_KINDS = {"": 0, "CONSERVATIVE": 1, "FROM_SCHEMA": 2, "PURE_FUNCTION": 3, "CONSERVATIVE (default)": 4}
@@ -120,7 +120,7 @@ def missing():
     the library lacks."""
     declared = set()
     for header in ("dispatcher.h", "dispatch_key.h", "keys.h", "questions.h"):
-        with open(os.path.join(FOLDER, header), encoding="utf-8") as file:
+        with open(os.path.join(DIRECTORY, header), encoding="utf-8") as file:
             text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
         declared |= set(re.findall(r"AOTICACHE_API[^;(]*?\baoticache_(\w+)\s*\(", text))
     exported = {name for name in FUNCTIONS if hasattr(c, "aoticache_" + name)}

@@ -19,8 +19,8 @@ EXAMPLES = os.path.join(TOP, "docs", "examples")
 sys.path.insert(0, EXAMPLES)
 
 
-def compile_program(folder):
-    program = os.path.join(folder, "generate")
+def compile_program(directory):
+    program = os.path.join(directory, "generate")
     subprocess.run(["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", os.path.join(EXAMPLES, "generate.c"), "-o",
                     program, "-I", os.path.join(BUILD, "include", "aoticache"), "-L", os.path.join(BUILD, "lib"),
                     "-laoticache", "-lm", "-Wl,-rpath," + os.path.join(BUILD, "lib")], check=True)
@@ -57,10 +57,10 @@ print(ms, *tokens)
 """
 
 
-def measure(torch, example, folder, program):
+def measure(torch, example, directory, program):
     for kind in ("gpt", "llama"):
         for sizes in ({}, {"vocabulary": 8000, "width": 512, "heads": 8, "layers": 8}):
-            step, package = example.make(kind, **sizes), os.path.join(folder, f"{kind}{len(sizes)}.pt2")
+            step, package = example.make(kind, **sizes), os.path.join(directory, f"{kind}{len(sizes)}.pt2")
             example.compile_package(step, package)
             os.environ.update(OMP_NUM_THREADS="1")
             runs = [generate(program, package, [17, 4, 99], "-n", "200") for _ in range(4)]

@@ -243,7 +243,7 @@ class Table:
 # ---- all forms of one model ----
 
 
-def play(seed, table, folder):
+def play(seed, table, directory):
     maker = Maker(seed)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -258,7 +258,7 @@ def play(seed, table, folder):
         return
     forms["load"] = aoticache.load(f"generated-{seed}")
     forms["runtime, stored"] = aoticache.runtime.load(f"generated-{seed}")
-    package = os.path.join(folder, f"generated-{seed}.pt2")
+    package = os.path.join(directory, f"generated-{seed}.pt2")
     made = attempt(torch._inductor.aoti_compile_and_package, program, package_path=package)
     if not isinstance(made, Raised):  # PyTorch cannot package models with a text among their results
         forms["load_package"] = aoticache.load_package(package)

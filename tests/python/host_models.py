@@ -47,11 +47,11 @@ def torch_libraries(torch):
     """Returns name to path of the libraries that PyTorch makes."""
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
-    folder = os.path.join(MODELS, "tests", "hosts", f"torch-{version}")
+    directory = os.path.join(MODELS, "tests", "hosts", f"torch-{version}")
     paths = {}
-    with once.lock(folder):
+    with once.lock(directory):
         for name, (model, options) in make_models(torch).items():
-            paths[name] = os.path.join(folder, f"{name}.so")
+            paths[name] = os.path.join(directory, f"{name}.so")
             if os.path.exists(paths[name]):
                 continue
             example = (torch.ones(INPUT_SIZES[name]),)

@@ -60,12 +60,12 @@ def first_sample(info):
     return None
 
 
-def build(program, inputs, folder):
-    path = os.path.join(folder, "kernel.so")
+def build(program, inputs, directory):
+    path = os.path.join(directory, "kernel.so")
     path = torch._inductor.aot_compile(program.module(), inputs, options={"aot_inductor.output_path": path})
-    for name in os.listdir(folder):
+    for name in os.listdir(directory):
         if name.endswith(".wrapper.json"):  # must be next to the library as kernel.json
-            os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
+            os.rename(os.path.join(directory, name), os.path.join(directory, "kernel.json"))
     return path
 
 

@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 
 
-def export_all(folder, names, seed):
+def export_all(directory, names, seed):
     """Writes the text of each model's graph into the directory; prints one JSON object per model."""
     import torch
     sys.path[:0] = [os.path.join(TOP, "eager", "torch"), HERE]
@@ -33,7 +33,7 @@ def export_all(folder, names, seed):
             with torch.no_grad():
                 program = torch.export.export(module.eval(), inputs, strict=False)
             text = _graph.describe(program)
-            with open(os.path.join(folder, name), "w") as file:
+            with open(os.path.join(directory, name), "w") as file:
                 file.write(text)
             told.update(digest=_graph.digest(text), lines=text.count("\n"))
         except Exception as error:  # noqa: BLE001 - the table reports it
@@ -41,10 +41,10 @@ def export_all(folder, names, seed):
         print(json.dumps(told), flush=True)
 
 
-def run(folder, names, seed, other=None):
-    os.makedirs(folder, exist_ok=True)
+def run(directory, names, seed, other=None):
+    os.makedirs(directory, exist_ok=True)
     path = os.pathsep.join(filter(None, [other, os.environ.get("PYTHONPATH")]))
-    words = [sys.executable, "-W", "ignore", __file__, "--export", folder, "--seed", str(seed), *names]
+    words = [sys.executable, "-W", "ignore", __file__, "--export", directory, "--seed", str(seed), *names]
     said = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
     return {told["name"]: told for told in map(json.loads, (line for line in said.stdout.splitlines() if line.startswith("{")))}
 
@@ -57,12 +57,12 @@ def difference(first, second, name):
         return _graph.difference(a.read(), b.read())
 
 
-def verdict(ours, theirs, folders, name):
+def verdict(ours, theirs, directories, name):
     problem = ours.get("error") or theirs.get("error")
     if problem:
         return problem, ""
     same = ours["digest"] == theirs["digest"]
-    return ("same" if same else "differs"), ("" if same else difference(*folders, name))
+    return ("same" if same else "differs"), ("" if same else difference(*directories, name))
 
 
 def main():
@@ -75,13 +75,13 @@ def main():
     if words.export:
         return export_all(words.export, words.names, words.seed)
     with tempfile.TemporaryDirectory(prefix="aoticache-keys-") as base:
-        folders = [os.path.join(base, one) for one in ("first", "second", "other")]
-        first = run(folders[0], words.names, 1)
-        runs = [("another process", run(folders[1], words.names, 2), folders[:2])]
+        directories = [os.path.join(base, one) for one in ("first", "second", "other")]
+        first = run(directories[0], words.names, 1)
+        runs = [("another process", run(directories[1], words.names, 2), directories[:2])]
         if words.other:
-            other = run(folders[2], words.names, 1, words.other)
+            other = run(directories[2], words.names, 1, words.other)
             version = next(iter(other.values()))["torch"] if other else "?"
-            runs.append((f"PyTorch {version}", other, folders[::2]))
+            runs.append((f"PyTorch {version}", other, directories[::2]))
         print("| model | lines of graph.txt |", " | ".join(what for what, _, _ in runs), "|")
         print("| --- | --- |", " | ".join("---" for _ in runs), "|")
         counts, notes = [0] * len(runs), []

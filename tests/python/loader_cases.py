@@ -16,8 +16,8 @@ WARM_UP, ROUNDS = 10, 100
 MEMORY_BYTES = 2 << 20
 
 
-def paths_of(folder):
-    return {name: os.path.join(folder, file) for name, file in (("abs", "abs.so"), ("linear", "linear.so"), ("model", "model.pt"))}
+def paths_of(directory):
+    return {name: os.path.join(directory, file) for name, file in (("abs", "abs.so"), ("linear", "linear.so"), ("model", "model.pt"))}
 
 
 class LoadOptions(ctypes.Structure):
@@ -43,13 +43,13 @@ def check_both_libraries(loader, torch, paths):
         loader.c.aoticache_runner_unref(runner)
 
 
-def case_torch_first(folder):
+def case_torch_first(directory):
     import torch
-    check_both_libraries(Loader(), torch, paths_of(folder))
+    check_both_libraries(Loader(), torch, paths_of(directory))
 
 
-def case_shim_first(folder):
-    loader, paths = Loader(), paths_of(folder)
+def case_shim_first(directory):
+    loader, paths = Loader(), paths_of(directory)
     values = (ctypes.c_float * 8)(*[-1.5 * i for i in range(8)])
     runners = [loader.load(paths["abs"]), loader.load(paths["linear"])]
     assert [kind for _, kind in runners] == [SHIM, SHIM]
@@ -78,12 +78,12 @@ def case_shim_first(folder):
     torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
 
 
-def case_private_copies(folder):
+def case_private_copies(directory):
     """Copies run on PyTorch's tensors, next to PyTorch's own runner of the same file, and are gone when they are
     unloaded."""
     import torch
 
-    loader, paths, tensor = Loader(), paths_of(folder), torch.randn(2, 4)
+    loader, paths, tensor = Loader(), paths_of(directory), torch.randn(2, 4)
     own = torch._C._aoti.AOTIModelContainerRunnerCpu(paths["abs"], 1)
     fd = os.open(paths["abs"], os.O_RDONLY)
     library, runner = ctypes.c_void_p(), ctypes.c_void_p()
@@ -143,8 +143,8 @@ def load_run_unload(loader, paths, expected_kind):
         loader.c.aoticache_runner_unref(runner)
 
 
-def check_nothing_is_left(loader, folder, expected_kind):
-    paths = [os.path.join(folder, name) for name in LIBRARIES]
+def check_nothing_is_left(loader, directory, expected_kind):
+    paths = [os.path.join(directory, name) for name in LIBRARIES]
     for _ in range(WARM_UP):
         load_run_unload(loader, paths, expected_kind)
     before = len(os.listdir("/proc/self/fd")), len(mappings()), resident_bytes()
@@ -152,22 +152,22 @@ def check_nothing_is_left(loader, folder, expected_kind):
         load_run_unload(loader, paths, expected_kind)
     after = len(os.listdir("/proc/self/fd")), len(mappings()), resident_bytes()
     print(f"descriptors, mappings, resident bytes: {before} before, {after} after")
-    left = [line for line in mappings() if "aoticache-kernel" in line or folder in line]
+    left = [line for line in mappings() if "aoticache-kernel" in line or directory in line]
     assert not left, "\n".join(left)
     assert after[0] == before[0]
     assert after[1] <= before[1] + 2  # the allocator's own mappings
     assert after[2] <= before[2] + MEMORY_BYTES
 
 
-def case_nothing_is_left(folder):
-    check_nothing_is_left(PrivateLoader(), folder, SHIM)
+def case_nothing_is_left(directory):
+    check_nothing_is_left(PrivateLoader(), directory, SHIM)
     with open("/proc/self/maps") as maps:
         assert "libtorch_cpu" not in maps.read()
 
 
-def case_nothing_is_left_torch(folder):
+def case_nothing_is_left_torch(directory):
     import torch  # noqa: F401
-    check_nothing_is_left(PrivateLoader(), folder, LIBTORCH)
+    check_nothing_is_left(PrivateLoader(), directory, LIBTORCH)
 
 
 def copies():
@@ -196,16 +196,16 @@ def unique_slots(path):
     return slots
 
 
-def check_own_variables(folder):
+def check_own_variables(directory):
     loader, known, libraries = PrivateLoader(), {}, []
     for name in LIBRARIES:
-        libraries.append(loader.load(os.path.join(folder, name))[0])
+        libraries.append(loader.load(os.path.join(directory, name))[0])
         for inode, span in copies().items():
             known.setdefault(inode, (span, name))
     assert len(known) == len(LIBRARIES), known
     checked = 0
     for (first, end), name in known.values():
-        for symbol, offset in unique_slots(os.path.join(folder, name)).items():
+        for symbol, offset in unique_slots(os.path.join(directory, name)).items():
             target = ctypes.c_uint64.from_address(first + offset).value
             assert first <= target < end, f"{name}: {symbol} is at {target:x}, outside of {first:x}-{end:x}"
             checked += symbol == "inductor_cpu_integer_div_error_flag"
@@ -214,18 +214,18 @@ def check_own_variables(folder):
         loader.c.aoticache_runner_unref(runner)
 
 
-def case_own_variables(folder):
-    check_own_variables(folder)
+def case_own_variables(directory):
+    check_own_variables(directory)
 
 
-def case_own_variables_torch(folder):
+def case_own_variables_torch(directory):
     import torch  # noqa: F401
-    check_own_variables(folder)
+    check_own_variables(directory)
 
 
-def case_shared_weights(folder):
+def case_shared_weights(directory):
     """The weights after the segments are mapped from the file itself, as long as the library is loaded."""
-    loader, path = PrivateLoader(), os.path.join(folder, "mapped.so")
+    loader, path = PrivateLoader(), os.path.join(directory, "mapped.so")
     runner, _ = loader.load(path)
     mapped = [line for line in mappings() if line.endswith("mapped.so")]
     assert mapped, "the library's own file is not mapped"

@@ -73,29 +73,29 @@ def libraries(torch):
 
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
-    folder = os.path.join(BUILD, "test-loader", version)
-    with once.lock(folder):
-        done = os.path.join(folder, "done")
+    directory = os.path.join(BUILD, "test-loader", version)
+    with once.lock(directory):
+        done = os.path.join(directory, "done")
         if os.path.exists(done):
-            return folder
+            return directory
         torch.manual_seed(0)
         small, wide, linear = (torch.randn(2, 4),), (torch.randn(1, 64),), torch.nn.Linear(4, 3)
-        torch.save(linear, os.path.join(folder, "model.pt"))
+        torch.save(linear, os.path.join(directory, "model.pt"))
         for name, module, inputs, options in (
                 ("abs.so", Abs(), small, {}), ("unlinked.so", Abs(), small, {"aot_inductor.link_libtorch": False}),
                 ("linear.so", linear, small, {"aot_inductor.link_libtorch": False}),
                 ("mapped.so", torch.nn.Linear(64, 4096), wide, {"aot_inductor.force_mmap_weights": True})):
             torch._inductor.aot_compile(torch.export.export(module, inputs).module(), inputs, options={
-                "aot_inductor.output_path": os.path.join(folder, name), "aot_inductor.enable_line_tables": False, **options})
+                "aot_inductor.output_path": os.path.join(directory, name), "aot_inductor.enable_line_tables": False, **options})
         open(done, "w").close()
-    return folder
+    return directory
 
 
-def play(case, folder):
+def play(case, directory):
     """Runs a case of loader_cases.py. Most cases need a process that has not imported PyTorch, so none runs as a fork of a
     process that has."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loader_cases.py")
-    done = subprocess.run([sys.executable, program, case, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    done = subprocess.run([sys.executable, program, case, directory], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=900)
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-3000:]}"
     print(done.stdout)

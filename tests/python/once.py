@@ -5,9 +5,9 @@ import os
 
 
 @contextlib.contextmanager
-def lock(folder):
+def lock(directory):
     """Locks the directory; if the process dies, the lock is released."""
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, ".lock"), "w") as file:
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, ".lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -6,10 +6,10 @@ import importlib.util
 import os
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-FOLDER = os.path.join(BUILD, "share", "aoticache", "inductor")
+DIRECTORY = os.path.join(BUILD, "share", "aoticache", "inductor")
 
 
-def load_module(path=os.path.join(FOLDER, "build.py"), name="aoticache_inductor_build"):
+def load_module(path=os.path.join(DIRECTORY, "build.py"), name="aoticache_inductor_build"):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -28,6 +28,6 @@ def make_builder(torch, **places):
 
 def fingerprint():
     """Returns a text that changes if a build may give another result."""
-    files = [os.path.join(FOLDER, name) for name in ("build.py", "wrapper.h", "wrapper_std.h", "wrapper_cxx.h")]
+    files = [os.path.join(DIRECTORY, name) for name in ("build.py", "wrapper.h", "wrapper_std.h", "wrapper_cxx.h")]
     files.append(os.path.join(BUILD, "lib", "libaoticache_runtime.a"))
     return " ".join(f"{os.path.getsize(path)}-{os.stat(path).st_mtime_ns}" for path in files)

@@ -80,9 +80,9 @@ def package(name):
     import torch._inductor.package
     with open(__file__, "rb") as text:
         digest = hashlib.sha256(text.read() + torch.__version__.encode()).hexdigest()[:16]
-    folder = os.path.join(BUILD, "test-packages", digest)
-    path = os.path.join(folder, f"{name}.pt2")
-    with once.lock(folder):
+    directory = os.path.join(BUILD, "test-packages", digest)
+    path = os.path.join(directory, f"{name}.pt2")
+    with once.lock(directory):
         if not os.path.exists(path):
             compile_package(torch, name, f"{path}.new.pt2")
             os.rename(f"{path}.new.pt2", path)

@@ -225,12 +225,12 @@ def libraries(torch, models, own=False):
     made_by = own_build.fingerprint() if own else ""
     with open(__file__, "rb") as text:
         version = hashlib.sha256((torch.__version__ + made_by).encode() + text.read()).hexdigest()[:16]
-    folder = os.path.join(BUILD, "battery-models", version)
+    directory = os.path.join(BUILD, "battery-models", version)
     builder = own_build.make_builder(torch) if own else None
     paths = {}
-    with once.lock(folder):
+    with once.lock(directory):
         for name, model in models.items():
-            paths[name] = os.path.join(folder, name)
+            paths[name] = os.path.join(directory, name)
             if os.path.exists(paths[name] + ".so"):
                 continue
             begin = time.monotonic()

@@ -61,7 +61,7 @@ def linear_module(torch):
     return Linear()
 
 
-def make_models(torch, folder, names):
+def make_models(torch, directory, names):
     """Makes packages with these names. PyTorch builds "linear" and "nested"; our build makes the others, in a fifth of the
     time."""
     import own_build
@@ -114,31 +114,31 @@ def make_models(torch, folder, names):
         module, args, kwargs, dynamic = cases[name]
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
         with contextlib.nullcontext() if name in ("linear", "nested") else own():  # ours makes no None output
-            torch._inductor.aoti_compile_and_package(program, package_path=os.path.join(folder, name + ".pt2"))
+            torch._inductor.aoti_compile_and_package(program, package_path=os.path.join(directory, name + ".pt2"))
 
 
-def make_others(torch, folder):
+def make_others(torch, directory):
     """Makes a stored model, operators, and the results of PyTorch's modules; arrays are written as .npy."""
     import aoticache
     import numpy
 
     x = (torch.arange(12.0).reshape(3, 4) - 5) / 4
     linear = linear_module(torch)
-    numpy.save(os.path.join(folder, "x.npy"), x.numpy())
-    numpy.save(os.path.join(folder, "linear.npy"), linear(x).detach().numpy())
-    cache = os.path.join(folder, "cache")
+    numpy.save(os.path.join(directory, "x.npy"), x.numpy())
+    numpy.save(os.path.join(directory, "linear.npy"), linear(x).detach().numpy())
+    cache = os.path.join(directory, "cache")
     aoticache.compile(linear, (x,), id="line", cache_dir=cache)
     tuned = {"layer.weight": linear.layer.weight.detach() * 2, "layer.bias": linear.layer.bias.detach() - 1}
-    write_safetensors(os.path.join(folder, "tuned.safetensors"), tuned)
+    write_safetensors(os.path.join(directory, "tuned.safetensors"), tuned)
     expected = torch.relu(x @ tuned["layer.weight"].t() + tuned["layer.bias"])
-    numpy.save(os.path.join(folder, "tuned.npy"), expected.numpy())
+    numpy.save(os.path.join(directory, "tuned.npy"), expected.numpy())
     half = torch.relu(x @ tuned["layer.weight"].t() + linear.layer.bias.detach())  # the package has its short bias in the code
-    numpy.save(os.path.join(folder, "half-tuned.npy"), half.numpy())
-    torch.save(half, os.path.join(folder, "half-tuned.pt"))
+    numpy.save(os.path.join(directory, "half-tuned.npy"), half.numpy())
+    torch.save(half, os.path.join(directory, "half-tuned.pt"))
     aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # the bridge is cached
     torch.sinh(torch.ones(3, 5))
     aoticache.disable()
-    torch.save(x, os.path.join(folder, "x.pt"))
+    torch.save(x, os.path.join(directory, "x.pt"))
 
 
 def write_safetensors(path, tensors):
@@ -155,13 +155,13 @@ def write_safetensors(path, tensors):
 # ---- the cases in processes without PyTorch ----
 
 
-def load(name, folder, **more):
+def load(name, directory, **more):
     import aoticache.runtime
 
-    return aoticache.runtime.load(os.path.join(folder, name + ".pt2"), cache_dir=os.path.join(folder, "cache"), **more)
+    return aoticache.runtime.load(os.path.join(directory, name + ".pt2"), cache_dir=os.path.join(directory, "cache"), **more)
 
 
-def play_import(folder):
+def play_import(directory):
     """Measures in a fresh process what importing costs, and checks what it imports."""
     before, begin = resident(), time.process_time()  # process time, which other work on the machine does not change
     import aoticache.runtime  # noqa: F401
@@ -171,14 +171,14 @@ def play_import(folder):
     check("the import brings neither PyTorch nor NumPy nor the rest of the package", not loaded, str(loaded))
 
 
-def play_plain(folder):
+def play_plain(directory):
     """Neither NumPy nor PyTorch can be imported."""
     sys.modules["numpy"] = sys.modules["torch"] = None
     import array
 
     import aoticache.runtime as runtime
 
-    model = load("linear", folder)
+    model = load("linear", directory)
     x = memoryview(array.array("f", [1.0] * 8)).cast("B").cast("f", (2, 4))
     y = model(x)
     check("a memoryview goes in, a Tensor comes out", type(y) is runtime.Tensor and y.shape == (2, 3)
@@ -187,7 +187,7 @@ def play_plain(folder):
     view = memoryview(y)
     check("a Tensor has the buffer protocol", view.shape == (2, 3) and view.tolist() == y.tolist() and not view.readonly)
     check("and gives its bytes", struct.unpack("6f", bytes(y)) == tuple(sum(y.tolist(), [])))
-    check("a Tensor goes in", load("several", folder)(runtime.tensor(memoryview(bytes(24)).cast("f", (2, 3))),
+    check("a Tensor goes in", load("several", directory)(runtime.tensor(memoryview(bytes(24)).cast("f", (2, 3))),
                                                    memoryview(bytes(24)).cast("f", (3, 2)))[0].tolist() == [[0.0] * 2] * 3)
     with refused("of no element, or several, there is no item", ValueError, "6"):
         y.item()
@@ -202,13 +202,13 @@ def play_plain(folder):
         model(memoryview(b"12345678").cast("c"))
 
 
-def play_numpy(folder):
+def play_numpy(directory):
     import numpy
 
     import aoticache.runtime as runtime
 
-    x, expected = (numpy.load(os.path.join(folder, name + ".npy")) for name in ("x", "linear"))
-    model = load("linear", folder)
+    x, expected = (numpy.load(os.path.join(directory, name + ".npy")) for name in ("x", "linear"))
+    model = load("linear", directory)
     check("arrays of NumPy's go in and come out, with PyTorch's results",
           type(model(x)) is numpy.ndarray and numpy.allclose(model(x), expected, rtol=1e-6, atol=1e-7))
     check("Tensors come out where Tensors go in", type(model(runtime.tensor(x))) is runtime.Tensor)
@@ -216,12 +216,12 @@ def play_numpy(folder):
     kept = [model(x) for _ in range(20)]
     del model
     check("results live longer than their model", all(numpy.allclose(one, expected, atol=1e-6) for one in kept))
-    check_refusals(numpy, runtime, load("linear", folder), load("several", folder), x)
-    check_layouts(numpy, load("linear", folder), x, expected)
-    check_nested(numpy, load("nested", folder))
-    check_kinds(numpy, runtime, load("kinds", folder))
-    check_stored(numpy, runtime, folder, x, expected)
-    check_operators(numpy, runtime, os.path.join(folder, "cache"), x)
+    check_refusals(numpy, runtime, load("linear", directory), load("several", directory), x)
+    check_layouts(numpy, load("linear", directory), x, expected)
+    check_nested(numpy, load("nested", directory))
+    check_kinds(numpy, runtime, load("kinds", directory))
+    check_stored(numpy, runtime, directory, x, expected)
+    check_operators(numpy, runtime, os.path.join(directory, "cache"), x)
 
 
 def check_refusals(numpy, runtime, model, several, x):
@@ -344,24 +344,24 @@ def check_kinds(numpy, runtime, model):
     check("from_dlpack", numpy.array_equal(numpy.from_dlpack(runtime.tensor(number)), number))
 
 
-def check_stored(numpy, runtime, folder, x, expected):
-    cache = os.path.join(folder, "cache")
+def check_stored(numpy, runtime, directory, x, expected):
+    cache = os.path.join(directory, "cache")
     model = runtime.load("line", cache_dir=cache)
     check("a stored model by its name", numpy.allclose(model(x), expected, atol=1e-6) and model.name == "line")
     check("and by its key", numpy.allclose(runtime.load(model.key, cache_dir=cache)(x), expected, atol=1e-6))
-    package = load("linear", folder)
+    package = load("linear", directory)
     check("a package by its key", numpy.allclose(runtime.load(package.key, cache_dir=cache)(x), expected, atol=1e-6))
-    tuned = runtime.load("line", weights=os.path.join(folder, "tuned.safetensors"), cache_dir=cache)
-    check("other weights", numpy.allclose(tuned(x), numpy.load(os.path.join(folder, "tuned.npy")), atol=1e-6))
+    tuned = runtime.load("line", weights=os.path.join(directory, "tuned.safetensors"), cache_dir=cache)
+    check("other weights", numpy.allclose(tuned(x), numpy.load(os.path.join(directory, "tuned.npy")), atol=1e-6))
     with refused("a bias that PyTorch wrote into the code", runtime.AoticacheError, "layer.bias", "into the code"):
-        load("linear", folder, weights=os.path.join(folder, "tuned.safetensors"))
+        load("linear", directory, weights=os.path.join(directory, "tuned.safetensors"))
     for mapped in (False, True):
-        file = {"ignore_unknown_weights": True, "weights": os.path.join(folder, "tuned.safetensors"), "map_weights": mapped}
-        for what in (load("linear", folder, **file), runtime.load(package.key, cache_dir=cache, **file)):
+        file = {"ignore_unknown_weights": True, "weights": os.path.join(directory, "tuned.safetensors"), "map_weights": mapped}
+        for what in (load("linear", directory, **file), runtime.load(package.key, cache_dir=cache, **file)):
             check(f"other weights for a package, mapped: {mapped}",
-                  numpy.allclose(what(x), numpy.load(os.path.join(folder, "half-tuned.npy")), atol=1e-6))
+                  numpy.allclose(what(x), numpy.load(os.path.join(directory, "half-tuned.npy")), atol=1e-6))
     with refused("no weights for a package", runtime.AoticacheError, "no.safetensors"):
-        load("linear", folder, weights="no.safetensors")
+        load("linear", directory, weights="no.safetensors")
     with refused("a name that no model has", runtime.AoticacheError, "no model named lime", "line"):
         runtime.load("lime", cache_dir=cache)
     with refused("weights that are not there", runtime.AoticacheError, "no.safetensors"):
@@ -390,7 +390,7 @@ def check_operators(numpy, runtime, cache, x):
         multiply(x, "x")
 
 
-def play_memory(folder):
+def play_memory(directory):
     """Checks who owns the memory of results, and that no memory leaks."""
     import gc
     import weakref
@@ -402,7 +402,7 @@ def play_memory(folder):
     class Array(numpy.ndarray):
         pass
 
-    model = load("aliases", folder)
+    model = load("aliases", directory)
     x = numpy.arange(4, dtype="f").view(Array)
     owner = weakref.ref(x)
     same, part, double, constant = model(x)
@@ -419,22 +419,22 @@ def play_memory(folder):
     del model
     gc.collect()
     check("a constant that is a result keeps the model", constant.tolist() == [0, 1, 2, 3, 4])
-    writes = load("writes", folder)
+    writes = load("writes", directory)
     x = numpy.ones(3, "f")
     check("no results", writes(x) == () and writes.num_outputs == 0)
     check("a model writes to its arguments", x.tolist() == [2.0] * 3)
     text = struct.pack("3f", 1, 2, 3)
     writes(text and memoryview(text).cast("f"))
     check("but not to what is read-only", struct.unpack("3f", text) == (1, 2, 3))
-    sharing = load("linear", folder, share_read_only=True)
+    sharing = load("linear", directory, share_read_only=True)
     locked = numpy.ones((2, 4), "f")
     locked.flags.writeable = False
     check("share_read_only", sharing(locked).shape == (2, 3) and memoryview(runtime.tensor(locked, share_read_only=True)).readonly)
-    check_leaks(numpy, runtime, folder)
+    check_leaks(numpy, runtime, directory)
 
 
-def check_leaks(numpy, runtime, folder):
-    linear, aliases, x, flat = load("linear", folder), load("aliases", folder), numpy.ones((64, 4), "f"), numpy.ones(4, "f")
+def check_leaks(numpy, runtime, directory):
+    linear, aliases, x, flat = load("linear", directory), load("aliases", directory), numpy.ones((64, 4), "f"), numpy.ones(4, "f")
     locked = numpy.ones((64, 4), "f")
     locked.flags.writeable = False
     wrong = numpy.ones((64, 4))
@@ -456,7 +456,7 @@ def check_leaks(numpy, runtime, folder):
         turn()
     check("10,000 turns of every kind: no reference is left", count() == references, f"{count()} {references}")
     check("and resident memory does not grow", resident() - before < 256 * 1024, f"{resident() - before} bytes")
-    runner = lambda: runtime.load(os.path.join(folder, "linear.pt2"), cache_dir=os.path.join(folder, "cache"))(x)
+    runner = lambda: runtime.load(os.path.join(directory, "linear.pt2"), cache_dir=os.path.join(directory, "cache"))(x)
     for _ in range(20):
         runner()
     before = resident()
@@ -465,11 +465,11 @@ def check_leaks(numpy, runtime, folder):
     check("nor with loads", resident() - before < 2 << 20, f"{resident() - before} bytes")
 
 
-def play_threads(folder):
+def play_threads(directory):
     """Two threads run one model concurrently, while a third counts: the interpreter's lock is not held."""
     import numpy
 
-    model, x = load("slow", folder, num_runners=2), numpy.linspace(0, 1, 1 << 16, dtype="f")
+    model, x = load("slow", directory, num_runners=2), numpy.linspace(0, 1, 1 << 16, dtype="f")
     expected, wrong, turns = model(x), [], [0, 0]
 
     def work(place):
@@ -492,13 +492,13 @@ def play_threads(folder):
     check(f"others go on during runs of {(time.perf_counter() - begin) * 1e3:.1f} ms", ticks > 100, str(ticks))
 
 
-def play_after_torch(folder):
+def play_after_torch(directory):
     """PyTorch is already in the process: models run on its libtorch, and accept its tensors."""
     import torch
 
     import aoticache.runtime as runtime
 
-    model, x = load("linear", folder), torch.load(os.path.join(folder, "x.pt"))
+    model, x = load("linear", directory), torch.load(os.path.join(directory, "x.pt"))
     y = model(x)
     check("with PyTorch in the process models run on libtorch", runtime.provider()[0] == "libtorch")
     check("its tensors go in, a Tensor comes out", type(y) is runtime.Tensor and
@@ -508,26 +508,26 @@ def play_after_torch(folder):
     with refused("what requires a gradient", TypeError, "input 0 (Tensor)", "grad"):
         model(x.clone().requires_grad_())
     import aoticache
-    beside = aoticache.load_package(os.path.join(folder, "linear.pt2"), cache_dir=os.path.join(folder, "cache"))
+    beside = aoticache.load_package(os.path.join(directory, "linear.pt2"), cache_dir=os.path.join(directory, "cache"))
     check("the package's other half works beside it", torch.allclose(beside(x), torch.from_dlpack(y), atol=1e-6))
-    file = os.path.join(folder, "tuned.safetensors")
-    beside = aoticache.load_package(os.path.join(folder, "linear.pt2"), weights=file, ignore_unknown_weights=True,
-                                    cache_dir=os.path.join(folder, "cache"))
-    expected = torch.load(os.path.join(folder, "half-tuned.pt"))
+    file = os.path.join(directory, "tuned.safetensors")
+    beside = aoticache.load_package(os.path.join(directory, "linear.pt2"), weights=file, ignore_unknown_weights=True,
+                                    cache_dir=os.path.join(directory, "cache"))
+    expected = torch.load(os.path.join(directory, "half-tuned.pt"))
     check("with other weights", torch.allclose(beside(x), expected, atol=1e-6))
 
 
-def play_before_torch(folder):
+def play_before_torch(directory):
     """PyTorch is imported later: models stay with the shim, and do not get PyTorch's tensors as handles."""
     import aoticache.runtime as runtime
 
-    model = load("linear", folder)
+    model = load("linear", directory)
     import torch
 
-    x = torch.load(os.path.join(folder, "x.pt"))
+    x = torch.load(os.path.join(directory, "x.pt"))
     check("models that were loaded before stay with the shim", runtime.provider()[0] == "shim" and model(x).shape == (3, 3))
     import aoticache
-    path, cache = os.path.join(folder, "linear.pt2"), os.path.join(folder, "cache")
+    path, cache = os.path.join(directory, "linear.pt2"), os.path.join(directory, "cache")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         beside = aoticache.load_package(path, cache_dir=cache)
@@ -541,15 +541,15 @@ def play_before_torch(folder):
         aoticache.load("line", cache_dir=cache)
 
 
-def play_fork(folder):
+def play_fork(directory):
     """A child process continues to use what its parent has loaded, and loads more."""
     import numpy
 
-    model, x = load("linear", folder), numpy.ones((2, 4), "f")
+    model, x = load("linear", directory), numpy.ones((2, 4), "f")
     expected = model(x)
     child = os.fork()
     if child == 0:
-        os._exit(0 if numpy.array_equal(model(x), expected) and load("several", folder).num_inputs == 2 else 1)
+        os._exit(0 if numpy.array_equal(model(x), expected) and load("several", directory).num_inputs == 2 else 1)
     check("a forked child runs the model and loads another", os.waitpid(child, 0)[1] == 0)
 
 

@@ -41,11 +41,11 @@ def path_of(way):
         assert loaded() == before, f"the copy of the shim has loaded {loaded() - before}"
 
 
-def without_libraries(folder):
+def without_libraries(directory):
     """Returns an environment for a process that cannot load these libraries; writes files to the empty directory."""
     for name in NAMES:
-        open(os.path.join(folder, name), "w").close()
-    path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+        open(os.path.join(directory, name), "w").close()
+    path = os.pathsep.join([directory, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     return {**os.environ, "LD_LIBRARY_PATH": path}
 
 

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, QUICK, TOOL, check_warm, copy_of, digests, filled, fresh,
+from compile_runs import (COMPILER, DIRECTORY, FULL, PLAIN, QUICK, TOOL, check_warm, copy_of, digests, filled, fresh,
                           report, run, start)
 from evil_pickle import evil_pickle
 from torch_scenarios import HERE, environment, play, python
@@ -24,8 +24,8 @@ TAKES_WORDS = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])
 def test_fresh_machine_without_compiler():
     before = filled()
     cache = os.path.join(fresh("imported"), "cache")
-    done = subprocess.run([TOOL, "import", f"{FOLDER}/archive/warm.tar"],
-                          env=environment(AOTICACHE_DIR=cache, AOTICACHE_KEYS=f"{FOLDER}/keys"), capture_output=True,
+    done = subprocess.run([TOOL, "import", f"{DIRECTORY}/archive/warm.tar"],
+                          env=environment(AOTICACHE_DIR=cache, AOTICACHE_KEYS=f"{DIRECTORY}/keys"), capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stderr
     found = run(cache)
@@ -52,7 +52,7 @@ def test_another_directory_of_temporary_files():
 
 
 def test_portable_artifacts_are_complete():
-    before, file = filled(), os.path.join(FOLDER, "artifacts")
+    before, file = filled(), os.path.join(DIRECTORY, "artifacts")
     run(FULL, "--save", file, "pointwise", "training")
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "pointwise", "training")
     assert found["loaded"]
@@ -103,7 +103,7 @@ def spoil(path, change):
 
 def test_damaged_records_never_reach_the_unpickler():
     """Graphs with wrong bytes after a correct first line, and truncated ones: PyTorch compiles them again."""
-    before, marker = filled(), os.path.join(FOLDER, "marker")
+    before, marker = filled(), os.path.join(DIRECTORY, "marker")
     cache = copy_of(FULL)
     for number, path in enumerate(objects_of(cache, "inductor-graph") + objects_of(cache, "aotautograd")):
         head = lambda content: content[:content.index(b"\n") + 1]
@@ -116,7 +116,7 @@ def test_damaged_records_never_reach_the_unpickler():
 
 def test_foreign_records_never_reach_the_unpickler():
     """Valid entries whose content belongs to another key, or to none."""
-    marker = os.path.join(FOLDER, "foreign")
+    marker = os.path.join(DIRECTORY, "foreign")
     play("""
         import sys, warnings
         import torch, aoticache
@@ -197,20 +197,20 @@ def test_code_for_another_vector_unit_is_refused():
 
 def logging_compiler(first="true"):
     """Returns a directory with a g++ that records what it is asked to make; `first` is a command that it runs first."""
-    folder = fresh("compiler")
-    with open(os.path.join(folder, "g++"), "w") as file:
-        file.write(f'#!/bin/sh\necho "$@" >>{folder}/log\n{first}\nexec {COMPILER} "$@"\n')
-    os.chmod(os.path.join(folder, "g++"), 0o755)
-    return folder
+    directory = fresh("compiler")
+    with open(os.path.join(directory, "g++"), "w") as file:
+        file.write(f'#!/bin/sh\necho "$@" >>{directory}/log\n{first}\nexec {COMPILER} "$@"\n')
+    os.chmod(os.path.join(directory, "g++"), 0o755)
+    return directory
 
 
 def test_processes_at_once_compile_each_library_once():
-    cache, folder = copy_of(FULL) if filled() else None, logging_compiler()
-    variables = {"PATH": f"{folder}:{os.environ['PATH']}", **QUICK}
+    cache, directory = copy_of(FULL) if filled() else None, logging_compiler()
+    variables = {"PATH": f"{directory}:{os.environ['PATH']}", **QUICK}
     processes = [start(cache, "unseen", compiler=True, **variables) for _ in range(4)]
     found = [report(one) for one in processes]
     assert all(one["programs"]["unseen"]["same"] for one in found)
-    with open(os.path.join(folder, "log")) as file:
+    with open(os.path.join(directory, "log")) as file:
         made = [line for line in file if re.search(r"-o \S+\.so", line)]
     assert len(made) == len({sources(line) for line in made}), made  # includes trials of vector units
     counts = [one["counts"]["inductor-cpp"] for one in found]
@@ -227,9 +227,9 @@ def sources(line):
 
 def test_code_of_another_compiler():
     """With any_compiler=True it is accepted; then no other compiler is asked for its version."""
-    before, folder = filled(), logging_compiler()
-    check_warm(run(FULL, "--any", "pointwise", compiler=True, PATH=folder), before)
-    assert not os.path.exists(os.path.join(folder, "log"))
+    before, directory = filled(), logging_compiler()
+    check_warm(run(FULL, "--any", "pointwise", compiler=True, PATH=directory), before)
+    assert not os.path.exists(os.path.join(directory, "log"))
 
 
 def test_a_compiler_that_is_started_by_another_program():

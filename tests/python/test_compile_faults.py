@@ -62,8 +62,8 @@ def ours(found):
 def test_a_full_disk():
     """One disk is too small even for the index, the other becomes too small for a library."""
     for size in ("64k", "700k"):
-        folder = fresh("disk")
-        found = run_mounted(f"mount -t tmpfs -o size={size},mode=700 tmpfs {folder}", os.path.join(folder, "cache"),
+        directory = fresh("disk")
+        found = run_mounted(f"mount -t tmpfs -o size={size},mode=700 tmpfs {directory}", os.path.join(directory, "cache"),
                             "unseen", "pointwise")
         if found is None:
             pytest.skip("nothing can be mounted here")

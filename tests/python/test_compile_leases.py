@@ -239,8 +239,8 @@ def test_who_holds_is_killed():
 
 def test_processes_at_once_lower_each_graph_once():
     """Four processes start with an empty cache. The compiler is slow, so that all of them ask while the first one compiles."""
-    cache, folder = copy_of(FULL) if filled() else None, logging_compiler("sleep 1")
-    variables = {"PATH": f"{folder}:{os.environ['PATH']}", **PLAIN}
+    cache, directory = copy_of(FULL) if filled() else None, logging_compiler("sleep 1")
+    variables = {"PATH": f"{directory}:{os.environ['PATH']}", **PLAIN}
     names = ("named", "embedding_training")
     alone = run(copy_of(FULL), *names, compiler=True, **PLAIN)
     found = [report(one) for one in [start(cache, *names, compiler=True, **variables) for _ in range(4)]]
@@ -293,15 +293,15 @@ def test_leases_by_themselves():
         import aoticache
         from aoticache import _compile_leases as flight
         from aoticache._records import Question
-        folder = sys.argv[1]
-        cache = types.SimpleNamespace(directory=folder, read_only=False)
+        directory = sys.argv[1]
+        cache = types.SimpleNamespace(directory=directory, read_only=False)
         counts = {"inductor-graph": types.SimpleNamespace(refused=0), "aotautograd": types.SimpleNamespace(refused=0)}
         state = types.SimpleNamespace(records=types.SimpleNamespace(cache=cache), counts=counts)
         one, other = flight.Flights(state), flight.Flights(state)
         kind, begun = "inductor-graph", time.monotonic()
         def question(key):
             return Question(kind, {"key": key}, {"framework": "none"})
-        assert not one.begin(kind, "a", question) and not os.listdir(folder)  # outside of a compile
+        assert not one.begin(kind, "a", question) and not os.listdir(directory)  # outside of a compile
         with one.compiling(False), other.compiling(False):
             assert one.begin(kind, "a", question) and other.begin(kind, "b", question)
             assert not one.begin(kind, "b", question) and not other.begin(kind, "a", question)
@@ -313,10 +313,10 @@ def test_leases_by_themselves():
             assert one.begin(kind, "c", question) and one.limit == other.limit == flight.LIMIT
             one.end(kind, "a")
             assert other.begin(kind, "a", question)
-        assert time.monotonic() - begun < 5 and os.listdir(folder + "/leases") == []
+        assert time.monotonic() - begun < 5 and os.listdir(directory + "/leases") == []
 
         # The parent dies, its child lives on.
-        path, (reader, writer) = folder + "/leases/x", os.pipe()
+        path, (reader, writer) = directory + "/leases/x", os.pipe()
         parent = os.fork()
         if parent == 0:
             lease, is_in_vain = flight.take(path, 0)
@@ -335,7 +335,7 @@ def test_leases_by_themselves():
         lease.release()
         assert flight.take(path, 10)[0] is not None
 
-        one.state.records.cache.directory = folder + "/none"
+        one.state.records.cache.directory = directory + "/none"
         with one.compiling(False):
             assert not one.begin(kind, "a", question) and one.limit == 0
         assert [flight.limit_of(text) for text in ("", "x", "0", "-1", "2.5")] == [flight.LIMIT, flight.LIMIT, 0, 0, 2.5]

@@ -2,10 +2,10 @@
 precompile need not trace (docs/torch-compile.md)."""
 import os
 
-from compile_runs import FOLDER, QUICK, check_warm, digests, fresh, run
+from compile_runs import DIRECTORY, QUICK, check_warm, digests, fresh, run
 from torch_scenarios import play
 
-CACHE = os.path.join(FOLDER, "records")
+CACHE = os.path.join(DIRECTORY, "records")
 JOB = {"TORCH_COMPILE_JOB_ID": "aoticache-test", **QUICK}
 
 
@@ -75,7 +75,7 @@ def test_choices_of_tritons_heuristics_are_served():
 
 def test_precompiled_programs_trace_nothing():
     """PyTorch's precompile stores bytecode and guards in its portable artifacts, and ours adds the libraries to them."""
-    file, precompile = os.path.join(FOLDER, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **QUICK}
+    file, precompile = os.path.join(DIRECTORY, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **QUICK}
     first = run(CACHE, "--save", file, "named", compiler=True, **precompile)
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "named", **precompile)
     assert found["loaded"] and found["started"] == [] and traced(first, "named") == 2 and traced(found, "named") == 0, found
@@ -153,7 +153,7 @@ def test_sources_that_are_not_those_that_were_read():
         del codecache.open
         assert read <= {name for name, *_ in _sources.modules(own)}
 
-        class Made:  # PyTorch's function, for another folder
+        class Made:  # PyTorch's function, for another directory
             def __init__(self):
                 self.value, self.was_read = None, False
             def set(self, value):
@@ -161,19 +161,19 @@ def test_sources_that_are_not_those_that_were_read():
             def __call__(self):
                 if self.value is None:
                     self.was_read = True
-                    folder = os.path.dirname(torch.__file__)
-                    self.value = _sources.contents_of(folder, _sources.modules(folder))
+                    directory = os.path.dirname(torch.__file__)
+                    self.value = _sources.contents_of(directory, _sources.modules(directory))
                 return self.value
-        def find(folder):
-            torch.__file__ = os.path.join(folder, "__init__.py")
+        def find(directory):
+            torch.__file__ = os.path.join(directory, "__init__.py")
             sources = object.__new__(_sources.Sources)
             sources.state, sources.own = _compile_cache._state, Made()
             sources.find()
             return sources.own(), sources.own.was_read
-        def aged(folder):
+        def aged(directory):
             time.sleep(0.02)
             _sources.TICK_NS = 1_000_000  # nothing changes in this test while it is read
-            return folder
+            return directory
         top = sys.argv[1]
         installed, copied = os.path.join(top, "installed"), os.path.join(top, "copied")
         os.makedirs(os.path.join(installed, "inside"))
@@ -184,8 +184,8 @@ def test_sources_that_are_not_those_that_were_read():
         assert was_read and find(installed) == (first, False)
         subprocess.run(["cp", "-a", installed, copied], check=True)
         assert find(aged(copied)) == (first, False)  # the contents are known
-        for folder in (installed, copied):
-            path = os.path.join(folder, "inside", "more.py")
+        for directory in (installed, copied):
+            path = os.path.join(directory, "inside", "more.py")
             before = os.stat(path)
             with open(path, "w") as file:
                 file.write("factor = 5")

@@ -7,11 +7,11 @@ import json
 import os
 import subprocess
 
-from compile_runs import FOLDER, HERE, QUICK, fresh
+from compile_runs import DIRECTORY, HERE, QUICK, fresh
 from torch_scenarios import environment, python
 
 SCENARIOS = os.path.join(HERE, "compile_scenarios.py")
-CACHE = os.path.join(FOLDER, "scenarios")
+CACHE = os.path.join(DIRECTORY, "scenarios")
 USUAL = ("a_function_of_free_sizes", "inputs_that_share_memory", "an_input_that_is_written", "constants_in_the_graph",
          "sizes_that_may_be_free", "a_backward_pass_that_comes_later", "a_class_of_tensors", "no_graph_cache",
          "no_autograd_cache", "no_caches", "weights_that_are_frozen", "passes_of_ones_own", "results_in_one_record")
@@ -97,7 +97,7 @@ print("done")
 
 
 def standalone(what, path, form, cached, cache=CACHE, compiler=True):
-    script = os.path.join(FOLDER, "standalone.py")
+    script = os.path.join(DIRECTORY, "standalone.py")
     with open(script, "w") as file:
         file.write(STANDALONE)
     done = report(start(script, what, path, form, cached, directory=fresh("inductor"), compiler=compiler,
@@ -109,7 +109,7 @@ def test_artifacts_that_stand_alone():
     """torch._inductor.standalone_compile(): with the cache the artifacts run without a compiler; without it PyTorch can load
     them."""
     for form in ("binary", "unpacked"):
-        path = os.path.join(FOLDER, f"artifact-{form}")
+        path = os.path.join(DIRECTORY, f"artifact-{form}")
         standalone("save", path, form, "cache")
         standalone("load", path, form, "cache", compiler=False)
         standalone("load", path, form, "own")

@@ -227,8 +227,8 @@ def source_of(torch, worker, directory, op, size):
             worker.remove_intermediates = kept
     assert answer["ok"], answer["error"]
     sources = []
-    for folder, _, names in os.walk(directory):
-        sources += [os.path.join(folder, name) for name in names if name.endswith(".cpp")]
+    for subdirectory, _, names in os.walk(directory):
+        sources += [os.path.join(subdirectory, name) for name in names if name.endswith(".cpp")]
     return "\n".join(open(path).read() for path in sources)
 
 

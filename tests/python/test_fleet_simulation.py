@@ -182,16 +182,16 @@ def write_compiler(path):
     os.chmod(path, 0o755)
 
 
-def play(folder, remote, machines, keys, environment=None):
+def play(directory, remote, machines, keys, environment=None):
     """Runs machines that want the same keys in the same order, all concurrently. Returns where kernels came from,
     counted."""
-    compiler = os.path.join(folder, "slow-cc")
+    compiler = os.path.join(directory, "slow-cc")
     write_compiler(compiler)
     program = os.path.join(BUILD, "bin", "aoticache")
     sources, lock = collections.Counter(), threading.Lock()
 
     def machine(number):
-        own = {**os.environ, "AOTICACHE_DIR": os.path.join(folder, f"machine-{number}"), "AOTICACHE_HOME": BUILD,
+        own = {**os.environ, "AOTICACHE_DIR": os.path.join(directory, f"machine-{number}"), "AOTICACHE_HOME": BUILD,
                "AOTICACHE_CONFIG": "", "AOTICACHE_REMOTE": remote, **(environment or {})}
         for key in range(keys):
             done = subprocess.run([program, "run", "aten::abs", "--input", f"float32:{key + 4}=-2", "--hook", "c",
@@ -270,10 +270,10 @@ class Monitor(threading.Thread):
 @pytest.mark.parametrize("machines, keys", [(4, 3), (8, 2)])
 def test_redis(machines, keys):
     name = f"{machines} machines, {keys} keys, Redis"
-    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as folder, measure.Server() as server:
+    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as directory, measure.Server() as server:
         monitor = Monitor(server.port)
         begun = time.monotonic()
-        sources = play(folder, f"redis://127.0.0.1:{server.port} {PATIENT}", machines, keys)
+        sources = play(directory, f"redis://127.0.0.1:{server.port} {PATIENT}", machines, keys)
         print(f"# {name}: {time.monotonic() - begun:.1f} s")
         asker = measure.Client(server.port)
         asker.ask(measure.command("ECHO", "end"))
@@ -291,14 +291,14 @@ def test_redis(machines, keys):
            [] if abs(really_asked - lease) <= 1.5 * slack else [f"{really_asked} and {lease}"])
 
 
-def start_moto(folder):
+def start_moto(directory):
     """Returns (process, URL, log), or None without moto."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         return None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = os.path.join(folder, "s3.log")
+    log = os.path.join(directory, "s3.log")
     with open(log, "w") as file:
         process = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
                                    stdout=file, stderr=subprocess.STDOUT)
@@ -337,14 +337,14 @@ def read_log(path):
 @pytest.mark.parametrize("machines, keys", [(4, 2)])
 def test_s3(machines, keys):
     name = f"{machines} machines, {keys} keys, S3"
-    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as folder:
-        server = start_moto(folder)
+    with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as directory:
+        server = start_moto(directory)
         if server is None:
             pytest.skip("there is no moto (pip install \"moto[s3,server]\")")
         process, url, log = server
         try:
             latency = answer_seconds(url)
-            sources = play(folder, f"s3://kernels/fleet?endpoint={url} {PATIENT}", machines, keys,
+            sources = play(directory, f"s3://kernels/fleet?endpoint={url} {PATIENT}", machines, keys,
                            {"AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "fishsword"})
         finally:
             process.terminate()

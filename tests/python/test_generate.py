@@ -20,21 +20,21 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("generate")
 
 
 @pytest.fixture(scope="module")
-def program(folder):
-    return generate_host.compile_program(str(folder))
+def program(directory):
+    return generate_host.compile_program(str(directory))
 
 
 @pytest.fixture(scope="module")
-def made(folder):
+def made(directory):
     """Returns a function that makes the model of a kind, once, and returns it with the path of its package."""
     @functools.cache
     def make(kind):
-        step, path = example.make(kind), str(folder / f"{kind}.pt2")
+        step, path = example.make(kind), str(directory / f"{kind}.pt2")
         example.compile_package(step, path)
         return step, path
 
@@ -112,8 +112,8 @@ def test_more_tokens_than_the_model_has_places_for(made, program):
     assert code == 1 and len(got) < 9 and "511" in err, f"{got} {err[-300:]}"
 
 
-def test_a_package_without_these_models(program, folder):
-    path = str(folder / "other.pt2")
+def test_a_package_without_these_models(program, directory):
+    path = str(directory / "other.pt2")
     torch._inductor.aoti_compile_and_package(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)), package_path=path)
     code, got, err = generate(program, path, [1, 2])
     assert code == 1 and "prefill" in err, err

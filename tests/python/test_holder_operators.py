@@ -33,8 +33,8 @@ REFUSALS = ("UNSUPPORTED", "COMPILE_FAILED", "NOT_FOUND")
 
 # ---- making the calls ----
 
-def play(kind, task, folder, miss, workers=WORKERS):
-    calls, results = os.path.join(folder, "calls.json"), os.path.join(folder, f"{kind}-{miss}.json")
+def play(kind, task, directory, miss, workers=WORKERS):
+    calls, results = os.path.join(directory, "calls.json"), os.path.join(directory, f"{kind}-{miss}.json")
     with open(calls, "w") as file:
         json.dump(task, file)
     words = [os.path.join(HERE, "holder_player.py"), kind, calls, results, CACHE, miss, str(workers)]
@@ -166,9 +166,9 @@ def drawn(tmp_path_factory):
 
 
 def test_results_are_those_of_pytorch_with_pytorch_in_the_process(drawn):
-    task, folder, make = drawn
+    task, directory, make = drawn
     began = time.monotonic()
-    answers = play("torch", task, folder, "wait")
+    answers = play("torch", task, directory, "wait")
     counts = judge_all("with PyTorch", task["calls"], answers, make)
     print(f"# {answers['counts'][0]} in {time.monotonic() - began:.0f} s")
     check_counts("with PyTorch", counts, task["calls"], LEAST_SERVED)
@@ -178,15 +178,15 @@ def test_results_are_those_of_pytorch_with_pytorch_in_the_process(drawn):
 
 
 def test_a_second_process_compiles_nothing(drawn):
-    task, folder, make = {**drawn[0], "refused": []}, *drawn[1:]
-    answers = play("torch", task, folder, "never")
+    task, directory, make = {**drawn[0], "refused": []}, *drawn[1:]
+    answers = play("torch", task, directory, "never")
     check_counts("again", judge_all("again", task["calls"], answers, make), task["calls"], LEAST_SERVED)
     assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"
 
 
 def test_a_process_without_pytorch_has_the_same_results(drawn):
-    task, folder, make = {**drawn[0], "refused": []}, *drawn[1:]
-    answers = play("alone", task, folder, "never")
+    task, directory, make = {**drawn[0], "refused": []}, *drawn[1:]
+    answers = play("alone", task, directory, "never")
     counts = judge_all("without PyTorch", task["calls"], answers, make)
     check_counts("without PyTorch", counts, task["calls"], LEAST_ALONE)
     assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"

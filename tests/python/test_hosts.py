@@ -55,10 +55,10 @@ def played(paths, tmp_path_factory):
 
     @functools.cache
     def play(maker, name):
-        folder = str(tmp_path_factory.mktemp("battery"))
+        directory = str(tmp_path_factory.mktemp("battery"))
         path, sizes = paths[name] if maker == "pytorch" else host_models.c_library(name), host_models.INPUT_SIZES[name]
-        alone, one = play_alone(path, sizes, os.path.join(folder, "alone"))
-        beside, other = play_with_torch(battery, path, sizes, os.path.join(folder, "beside"))
+        alone, one = play_alone(path, sizes, os.path.join(directory, "alone"))
+        beside, other = play_with_torch(battery, path, sizes, os.path.join(directory, "beside"))
         return (alone, beside), one, other
 
     return play

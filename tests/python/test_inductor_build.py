@@ -98,9 +98,9 @@ def make_module(torch, call):
     return Module()
 
 
-def build(torch, module, inputs, folder, builder=None, dynamic=None):
+def build(torch, module, inputs, directory, builder=None, dynamic=None):
     """Returns the path of the library; that of `builder`'s library if one is given."""
-    path = os.path.join(folder, "kernel.so")
+    path = os.path.join(directory, "kernel.so")
     with torch.no_grad():
         program = torch.export.export(module, inputs, dynamic_shapes=dynamic, strict=False)
         options = {"aot_inductor.output_path": path}
@@ -109,9 +109,9 @@ def build(torch, module, inputs, folder, builder=None, dynamic=None):
         else:
             with builder.active():
                 path = torch._inductor.aot_compile(program.module(), inputs, options=options)
-    for name in os.listdir(folder):
+    for name in os.listdir(directory):
         if name.endswith(".wrapper.json"):  # the list of operators that the runner's proxy executor calls
-            os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
+            os.rename(os.path.join(directory, name), os.path.join(directory, "kernel.json"))
     return path
 
 
@@ -295,8 +295,8 @@ def test_a_parallel_loop(builder):
         return x.sigmoid() * 3
 
     x = torch.randn(64, 1024)
-    with tempfile.TemporaryDirectory() as folder, torch._inductor.config.patch({"cpp.dynamic_threads": True}):
-        path = build(torch, make_module(torch, call), (x,), folder, builder)
+    with tempfile.TemporaryDirectory() as directory, torch._inductor.config.patch({"cpp.dynamic_threads": True}):
+        path = build(torch, make_module(torch, call), (x,), directory, builder)
         symbols = subprocess.run(["readelf", "-W", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
         # Otherwise threads of a region would wait for each other.
         assert "omp_in_parallel" in symbols, "a parallel loop begins without asking for the threads"

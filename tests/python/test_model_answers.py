@@ -40,9 +40,9 @@ def refused(words, call, kinds=(aoticache.AoticacheError, TypeError)):
 """
 
 
-def twice(folder, text):
+def twice(directory, text):
     for turn in ("fill", "again"):
-        play(BEGIN + text + "\nprint('done')\n", [turn], AOTICACHE_DIR=os.path.join(str(folder), "cache"))
+        play(BEGIN + text + "\nprint('done')\n", [turn], AOTICACHE_DIR=os.path.join(str(directory), "cache"))
 
 
 def test_what_is_compiled_in_is_compared(tmp_path):

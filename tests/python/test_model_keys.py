@@ -179,8 +179,8 @@ def test_weights_are_those_that_the_library_asks_for():
         program = torch.export.export(Module(), (torch.randn(2, 4),))
         found = _graph.weights(program)
         assert set(found) == {"a.weight", "a.bias", "b.weight", "kept", "other"}, set(found)
-        with tempfile.TemporaryDirectory() as folder:
-            compiled = _models.load_worker(_library.load()).compile_program(torch, program, folder)
+        with tempfile.TemporaryDirectory() as directory:
+            compiled = _models.load_worker(_library.load()).compile_program(torch, program, directory)
         own = set(compiled["constants"]) - set(found)
         assert own == {"_tensor_constant0"}, own
         rest = set(compiled["constants"]) - own - {"a.weight", "b.weight"}  # of a tied weight one name

@@ -63,7 +63,7 @@ def define_all_kinds():
     return AllKinds()
 
 
-def compile_packages(folder):
+def compile_packages(directory):
     """Returns the models and their packages, by the operators that they call."""
     mine = torch.ops.mine
     define("mine::twice_plus", "(Tensor x, int n=1) -> Tensor", lambda x, n=1: x * 2 + n)
@@ -82,14 +82,14 @@ def compile_packages(folder):
     for name, module in (("known", Known()), ("unknown", Unknown()), ("all_kinds", define_all_kinds())):
         dynamic = ({0: torch.export.Dim("n", min=3, max=64)},)
         program = torch.export.export(module, (torch.zeros(4),), dynamic_shapes=dynamic)
-        path = os.path.join(folder, name + ".pt2")
+        path = os.path.join(directory, name + ".pt2")
         torch._inductor.aoti_compile_and_package(program, package_path=path)
         models[name] = module, path
     return models
 
 
-def compile_program(folder):
-    program = os.path.join(folder, "package_operator")
+def compile_program(directory):
+    program = os.path.join(directory, "package_operator")
     subprocess.run(["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", EXAMPLE, "-o", program, "-I",
                     os.path.join(BUILD, "include", "aoticache"), "-L", os.path.join(BUILD, "lib"), "-laoticache",
                     "-Wl,-rpath," + os.path.join(BUILD, "lib")], check=True)

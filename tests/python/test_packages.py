@@ -23,12 +23,12 @@ def check(name, holds, detail=""):
     assert holds, f"{name}: {detail}"
 
 
-def trace(folder):
+def trace(subdirectory):
     """Returns every file and directory below, with inode, size and times of change; the index is left out, since counters
     write to it."""
     found = {}
-    for path, folders, files in os.walk(folder):
-        for name in folders + files:
+    for path, directories, files in os.walk(subdirectory):
+        for name in directories + files:
             status = os.lstat(os.path.join(path, name))
             if not name.startswith("index.sqlite3"):
                 found[os.path.join(path, name)] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_nlink)
@@ -236,7 +236,7 @@ def test_rootfs(embedded, work):
               and near([o["values"] for o in report["outputs"]], expected), found.stdout[:300])
     check("no copy of a library is left", not [name for name in os.listdir(os.path.join(root, "tmp")) if "load" in name])
     done = subprocess.run([script, root], env={**os.environ, "BUILD": package_models.BUILD}, capture_output=True, text=True)
-    check("a folder with something in it is left alone", done.returncode == 1 and "not empty" in done.stderr, done.stderr)
+    check("a subdirectory with something in it is left alone", done.returncode == 1 and "not empty" in done.stderr, done.stderr)
 
 
 def digests(directory):
@@ -260,14 +260,14 @@ def test_other_archives(embedded, directory, work):
     source = embedded
     same = lambda name, data: (name, data)
     good = {"deflated": dict(change=same, compression=zipfile.ZIP_DEFLATED), "zip64": dict(change=same, zip64=True),
-            "without a top folder": dict(change=lambda name, data: (name.split("/", 1)[1], data))}
+            "without a top subdirectory": dict(change=lambda name, data: (name.split("/", 1)[1], data))}
     for name, how in good.items():
         path = rewrite(source, os.path.join(work, "good.pt2"), **how)
         code, out, err = tool(directory, "run-package", path, "--input", "float32:3x64", "--json")
         check(f"{name}: it runs", code == 0 and len(json.loads(out)["outputs"]) == 2, err)
     library = next(n for n in zipfile.ZipFile(source).namelist() if n.endswith(".so"))
     bad = {"absolute name": (lambda n, d: ("/" + n, d), "absolute"),
-           "parent folder": (lambda n, d: (n.replace("aotinductor/model", "aotinductor/../model"), d), '".."'),
+           "parent subdirectory": (lambda n, d: (n.replace("aotinductor/model", "aotinductor/../model"), d), '".."'),
            "backslash": (lambda n, d: (n.replace("/model/", "\\model\\"), d), "backslash"),
            "no library": (lambda n, d: None if n.endswith(".so") else (n, d), "no library"),
            "no model": (lambda n, d: None if "aotinductor" in n else (n, d), "no model")}

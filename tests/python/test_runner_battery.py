@@ -50,11 +50,11 @@ MODELS = runner_models.make_models(torch)
 
 # ---- comparing ----
 
-def play(kind, folder, peer):
+def play(kind, directory, peer):
     """Returns (variant, scenario, step) to answer, and what the process printed if it died."""
-    results = os.path.join(folder, kind)
-    with open(os.path.join(folder, kind + ".log"), "w+") as log:
-        words = [os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"), results] + ([peer] if peer else [])
+    results = os.path.join(directory, kind)
+    with open(os.path.join(directory, kind + ".log"), "w+") as log:
+        words = [os.path.join(HERE, "runner_players.py"), kind, os.path.join(directory, "scenarios"), results] + ([peer] if peer else [])
         command = [sys.executable, *words] if kind.startswith("alone") else python(*words)
         code = subprocess.run(command, stdout=log, stderr=log, timeout=900).returncode
         log.seek(0)
@@ -139,8 +139,8 @@ def make_peer(torch):
 class Battery:
     """The scenarios, and their results in each host; a host runs everything when its results are first requested."""
 
-    def __init__(self, names, folder):
-        self.tensors, self.folder = runner_tensors.TorchTensors(torch, tensor_file), folder
+    def __init__(self, names, directory):
+        self.tensors, self.directory = runner_tensors.TorchTensors(torch, tensor_file), directory
         models = {name: MODELS[name] for name in names}
         paths, own = (runner_models.libraries(torch, models, own=one) for one in (False, True))
         self.scenarios = runner_scenarios.write_scenarios(torch, self.tensors, models, paths)
@@ -149,13 +149,13 @@ class Battery:
             scenario["own_library"] = own[scenario["model"]] + ".so" if scenario["model"] in own else None
             if self.peer is None:  # ours does not fold either, so that all run the same; folding before the next run stays
                 scenario["steps"] = [step for step in scenario["steps"] if step["method"] != "fold"]
-        with open(os.path.join(folder, "scenarios"), "w") as file:
+        with open(os.path.join(directory, "scenarios"), "w") as file:
             json.dump(self.scenarios, file)
 
     def play(self, kind):
         """Returns the answers, and what the process printed if it died."""
         if kind not in self.played:
-            self.played[kind] = play(kind, self.folder, self.peer if kind.startswith("torch") else None)
+            self.played[kind] = play(kind, self.directory, self.peer if kind.startswith("torch") else None)
         return self.played[kind]
 
     def of(self, model):

@@ -20,13 +20,13 @@ PLAYS = ["numpy", "memory", "threads", "after_torch", "before_torch", "fork"]
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """Returns a directory with two packages."""
-    folder = str(tmp_path_factory.mktemp("runtime"))
-    runtime_plays.make_models(torch, folder, FEW)
-    return folder
+    directory = str(tmp_path_factory.mktemp("runtime"))
+    runtime_plays.make_models(torch, directory, FEW)
+    return directory
 
 
 @pytest.fixture(scope="module")
-def folder(few):
+def directory(few):
     """Returns the same directory with all packages."""
     runtime_plays.make_models(torch, few, ("nested", "kinds", "aliases", "writes", "slow"))
     runtime_plays.make_others(torch, few)
@@ -35,9 +35,9 @@ def folder(few):
     return few
 
 
-def play(name, folder):
+def play(name, directory):
     """Runs a case in a new process, which imports what the case imports."""
-    done = subprocess.run([sys.executable, runtime_plays.__file__, name, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    done = subprocess.run([sys.executable, runtime_plays.__file__, name, directory], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=900)
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-3000:]}"
 
@@ -53,8 +53,8 @@ def test_plain(few):
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_play(folder, name):
-    play(name, folder)
+def test_play(directory, name):
+    play(name, directory)
 
 
 @pytest.mark.quick

@@ -231,8 +231,8 @@ class Both(torch.nn.Module):
 def test_packages():
     """Built our way, which is faster: the code that calls the shim is the same."""
     module, inputs = Both().eval(), [torch.randn(2, 3, 8, 8), torch.randn(4, 128)]
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder, own_build.make_builder(torch).active():
-        wanted, path = module(*inputs), os.path.join(folder, "model.pt2")
+    with torch.no_grad(), tempfile.TemporaryDirectory() as directory, own_build.make_builder(torch).active():
+        wanted, path = module(*inputs), os.path.join(directory, "model.pt2")
         torch._inductor.aoti_compile_and_package(torch.export.export(module, tuple(inputs)), package_path=path,
                                                  inductor_configs={"freezing": True})
         seen, why = operator_table.run_alone(path, inputs)

@@ -102,10 +102,10 @@ def test_each_variable_is_in_the_table_or_an_option():
     found = set()
     reads = re.compile(r"""(?:environ(?:\.get|\.setdefault)?[\[(]|getenv\()\s*f?["']([A-Za-z_0-9]+)""")
     for top in COMPILER:
-        for folder, _, files in os.walk(os.path.join(os.path.dirname(torch.__file__), top)):
+        for directory, _, files in os.walk(os.path.join(os.path.dirname(torch.__file__), top)):
             for name in files:
                 if name.endswith(".py") and "config" not in name:
-                    with open(os.path.join(folder, name)) as file:
+                    with open(os.path.join(directory, name)) as file:
                         found |= set(reads.findall(file.read()))
     assert len(found) > 20
     assert not unknown(found), unknown(found)

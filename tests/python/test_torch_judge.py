@@ -53,14 +53,14 @@ def judge_all(cache, slower):
 @functools.cache
 def one_kernel():
     """Makes a cache with the bridge and a kernel of abs."""
-    folder = bring_bridge(tempfile.mkdtemp(prefix="aoticache-judge-"))
+    directory = bring_bridge(tempfile.mkdtemp(prefix="aoticache-judge-"))
     in_process("""
         aoticache.enable("aten::abs", mode="wait")
         with torch.no_grad():
             torch.abs(x)
         print("done")
-    """, AOTICACHE_DIR=folder)
-    return folder
+    """, AOTICACHE_DIR=directory)
+    return directory
 
 
 def filled_cache():
@@ -68,8 +68,8 @@ def filled_cache():
 
 
 def test_forced_loser_is_left_to_pytorch():
-    folder = filled_cache()
-    if not judge_all(folder, slower=True):
+    directory = filled_cache()
+    if not judge_all(directory, slower=True):
         pytest.skip("this kernel of Linux tells no model name")
     in_process("""
         expected = torch.where(x < 0, -x, x)
@@ -87,21 +87,21 @@ def test_forced_loser_is_left_to_pytorch():
         aoticache.disable()
         assert counts().calls == 1006, counts()
         print("done")
-    """, AOTICACHE_DIR=folder)
-    index = sqlite3.connect(os.path.join(folder, "index.sqlite3"))
+    """, AOTICACHE_DIR=directory)
+    index = sqlite3.connect(os.path.join(directory, "index.sqlite3"))
     key = index.execute("SELECT lower(hex(key)) FROM details WHERE op = 'aten::abs'").fetchone()[0]
     index.close()
-    shown = tool(folder, "show", key)
+    shown = tool(directory, "show", key)
     assert "slower than the host's own kernel" in shown and "2.00 times its time" in shown, shown
-    shown = tool(folder, "show", key, "--json")
+    shown = tool(directory, "show", key, "--json")
     assert '"judgements"' in shown and '"is_slower": true' in shown, shown
-    said = tool(folder, "why", "aten::abs", "--input", "float32:3x4")
+    said = tool(directory, "why", "aten::abs", "--input", "float32:3x4")
     assert "hit" in said and "slower than the host's own kernel" in said, said
 
 
 def test_judge_false_calls_the_kernel_always():
-    folder = filled_cache()
-    judge_all(folder, slower=True)
+    directory = filled_cache()
+    judge_all(directory, slower=True)
     in_process("""
         aoticache.enable("aten::abs", mode="never", judge=False)
         with torch.no_grad():
@@ -109,12 +109,12 @@ def test_judge_false_calls_the_kernel_always():
         assert (counts().hits, counts().calls_lost, counts().fallbacks) == (100, 0, 0), counts()
         assert counts().judged == counts().on_trial == 0, counts()
         print("done")
-    """, AOTICACHE_DIR=folder)
+    """, AOTICACHE_DIR=directory)
 
 
 def test_winner_of_before_answers_at_once():
-    folder = filled_cache()
-    if not judge_all(folder, slower=False):
+    directory = filled_cache()
+    if not judge_all(directory, slower=False):
         pytest.skip("this kernel of Linux tells no model name")
     in_process("""
         aoticache.enable("aten::abs", mode="never")
@@ -123,12 +123,12 @@ def test_winner_of_before_answers_at_once():
         assert (counts().hits, counts().calls_lost, counts().fallbacks) == (100, 0, 0), counts()
         assert counts().judged == 1 and counts().judged_slower == 0, counts()
         print("done")
-    """, AOTICACHE_DIR=folder)
+    """, AOTICACHE_DIR=directory)
 
 
 def test_trial_takes_turns_and_its_result_outlives_the_process():
     for bridge in ("auto", "off"):
-        folder = filled_cache()
+        directory = filled_cache()
         in_process(f"""
             expected = torch.where(x < 0, -x, x)
             aoticache.enable("aten::abs", mode="never", bridge={bridge!r})
@@ -140,8 +140,8 @@ def test_trial_takes_turns_and_its_result_outlives_the_process():
             assert now.on_trial == 0 and now.judged == 1 and now.hits >= 4 and now.fallbacks >= 4, now
             assert now.hits + now.fallbacks == now.calls == 404, now
             print("done")
-        """, AOTICACHE_DIR=folder)
-        index = sqlite3.connect(os.path.join(folder, "index.sqlite3"))
+        """, AOTICACHE_DIR=directory)
+        index = sqlite3.connect(os.path.join(directory, "index.sqlite3"))
         rows = index.execute("SELECT threads, size, slower, kernel_ns > 0, fallback_ns > 0 FROM judgements").fetchall()
         index.close()
         assert len(rows) == 1 and rows[0][:2] == (1, 0) and rows[0][3:] == (1, 1), rows
@@ -153,7 +153,7 @@ def test_trial_takes_turns_and_its_result_outlives_the_process():
             assert (counts().judged_slower, counts().judged, counts().on_trial) == (int(slower), 1, 0), counts()
             assert (counts().calls_lost, counts().hits) == ((50, 0) if slower else (0, 50)), counts()
             print("done")
-        """, AOTICACHE_DIR=folder)
+        """, AOTICACHE_DIR=directory)
 
 
 def test_setting_is_checked():

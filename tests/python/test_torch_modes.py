@@ -219,9 +219,9 @@ TOGETHER = {
         same(torch.abs(x), x.clone().abs_())
     """,
     "no_compiler_is_one_warning_and_the_stable_interface": """
-        with tempfile.TemporaryDirectory() as folder:
-            once(lambda: aoticache.enable("aten::abs", "aten::native_layer_norm", mode="wait", cxx=folder + "/c++",
-                                          cache_dir=folder), "C++ compiler")
+        with tempfile.TemporaryDirectory() as directory:
+            once(lambda: aoticache.enable("aten::abs", "aten::native_layer_norm", mode="wait", cxx=directory + "/c++",
+                                          cache_dir=directory), "C++ compiler")
             assert aoticache.stats().interface == "stable C interface"
             aoticache.enable("aten::abs", mode="never")
             same(torch.abs(x), x.clone().abs_())
@@ -361,25 +361,25 @@ def test_workers_that_are_spawned_enable_their_own():
 
 # Stands in for the compiler of the bridge: it waits for a file, and already has the bridge.
 COMPILER = """#!/bin/sh
-echo started >> {folder}/started
-while [ ! -e {folder}/gate ]; do sleep 0.02; done
-while [ $# -gt 0 ]; do [ "$1" = -o ] && cp {folder}/bridge.so "$2"; shift; done
+echo started >> {directory}/started
+while [ ! -e {directory}/gate ]; do sleep 0.02; done
+while [ $# -gt 0 ]; do [ "$1" = -o ] && cp {directory}/bridge.so "$2"; shift; done
 """
 
 
 def test_children_continue_while_the_bridge_compiles():
-    with tempfile.TemporaryDirectory() as folder:
-        with open(f"{folder}/c++", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
-            file.write(COMPILER.format(folder=folder))
+    with tempfile.TemporaryDirectory() as directory:
+        with open(f"{directory}/c++", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+            file.write(COMPILER.format(directory=directory))
         scenario("""
             import shutil
             from aoticache import _bridge, _caches
-            folder = sys.argv[1]
+            directory = sys.argv[1]
             torch.set_num_threads(1)
             def started():
-                return len(open(folder + "/started").read().split()) if os.path.exists(folder + "/started") else 0
+                return len(open(directory + "/started").read().split()) if os.path.exists(directory + "/started") else 0
             def enable(name):
-                assert aoticache.enable("aten::abs", cache_dir=f"{folder}/{name}", cxx=folder + "/c++").pending
+                assert aoticache.enable("aten::abs", cache_dir=f"{directory}/{name}", cxx=directory + "/c++").pending
                 while not started(): time.sleep(0.01)
             def serves():
                 return (aoticache.wait(600) and aoticache.is_enabled("abs")
@@ -393,9 +393,9 @@ def test_children_continue_while_the_bridge_compiles():
                     os._exit(0)
             def open_gate():
                 assert os.read(reader, 1) == b"1", "the child does not wait for the bridge"
-                open(folder + "/gate", "w").close()
+                open(directory + "/gate", "w").close()
             shutil.copy(_bridge.prepare(_caches.open_cache(None), aoticache.Settings(), compile=True).path,
-                        folder + "/bridge.so")
+                        directory + "/bridge.so")
 
             # The parent ends first: its child compiles anew.
             reader, writer = os.pipe()
@@ -409,7 +409,7 @@ def test_children_continue_while_the_bridge_compiles():
             open_gate()
             assert os.read(reader, 1) == b"1" and started() == 2, started()
             reader, writer = os.pipe()
-            os.remove(folder + "/gate"); os.remove(folder + "/started")
+            os.remove(directory + "/gate"); os.remove(directory + "/started")
 
             # The parent goes on: one compile is enough for both.
             enable("second")
@@ -418,7 +418,7 @@ def test_children_continue_while_the_bridge_compiles():
             open_gate()
             assert serves() and os.read(reader, 1) == b"1" and started() == 1, started()
             print("done")
-        """, folder)
+        """, directory)
 
 
 def test_process_ends_with_compiles_under_way():
@@ -460,19 +460,19 @@ REDUCTIONS = """
 def test_kernels_do_not_depend_on_the_threads_of_who_compiled_them():
     """A machine with one processor fills a cache for one with more."""
     for dynamic in ("never", "always"):
-        with tempfile.TemporaryDirectory() as folder:
-            copied = subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "copy", folder + "/cache", "--op", "aoticache::*",
+        with tempfile.TemporaryDirectory() as directory:
+            copied = subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "copy", directory + "/cache", "--op", "aoticache::*",
                                      "--allow-unsigned"], env=environment(), capture_output=True, text=True, check=False)
             assert copied.returncode in (0, 3), copied.stderr
             for threads in ("1", "4"):
-                scenario(REDUCTIONS, threads, folder + "/cache", dynamic, OMP_NUM_THREADS=threads)
+                scenario(REDUCTIONS, threads, directory + "/cache", dynamic, OMP_NUM_THREADS=threads)
 
 
 def test_old_library_or_none_is_told():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         said = play("import aoticache; aoticache.stats(); print(aoticache.__version__)", status=1,
-                    AOTICACHE_LIBRARY=folder + "/libaoticache.so")
-    assert "libaoticache.so cannot be loaded" in said and folder in said, said
+                    AOTICACHE_LIBRARY=directory + "/libaoticache.so")
+    assert "libaoticache.so cannot be loaded" in said and directory in said, said
 
 
 together = Together(BEGIN)

@@ -90,9 +90,9 @@ def check_counts(name, counts, least=LEAST_SERVED):
 def played(request, tmp_path_factory):
     """Returns the samples of a seed, and the findings of each pass: those of a first process, and those of a
     second."""
-    seed, folder = SEED + request.param, str(tmp_path_factory.mktemp("operators"))
+    seed, directory = SEED + request.param, str(tmp_path_factory.mktemp("operators"))
     os.makedirs(CACHE, mode=0o700, exist_ok=True)
-    names, first, second = (os.path.join(folder, f"{name}.json") for name in ("names", "first", "second"))
+    names, first, second = (os.path.join(directory, f"{name}.json") for name in ("names", "first", "second"))
     call("draw", seed, COUNT, names, first, CACHE, "background", "wait", "wait")
     task = read(names)
     print(f"# seed {seed}: {len(task['names'])} samples, {sum(one['grad'] for one in task['names'])} with gradients, "

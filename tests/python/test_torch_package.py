@@ -44,12 +44,12 @@ def test_structs_are_those_of_the_headers():
             expected += [place.offset, place.size]
             lines.append(f'printf("%zu\\n%zu\\n", offsetof(aoticache_{c}, {field[0]}),')
             lines.append(f"       sizeof(((aoticache_{c} *)0)->{field[0]}));")
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "sizes.c")
+    with tempfile.TemporaryDirectory() as directory:
+        source = os.path.join(directory, "sizes.c")
         with open(source, "w") as file:
             file.write("\n".join([*lines, "return 0; }", ""]))
-        subprocess.run(["cc", "-D_GNU_SOURCE", f"-I{TOP}", source, "-o", f"{folder}/sizes"], check=True)
-        found = subprocess.run([f"{folder}/sizes"], check=True, capture_output=True, text=True).stdout.split()
+        subprocess.run(["cc", "-D_GNU_SOURCE", f"-I{TOP}", source, "-o", f"{directory}/sizes"], check=True)
+        found = subprocess.run([f"{directory}/sizes"], check=True, capture_output=True, text=True).stdout.split()
     assert [int(one) for one in found] == expected, (found, expected)
 
 
@@ -124,8 +124,8 @@ def test_works_without_pytorch():
 
 
 def test_configuration_holds_here_too():
-    with tempfile.TemporaryDirectory() as folder:
-        shared, file = os.path.join(folder, "shared"), os.path.join(folder, "settings")
+    with tempfile.TemporaryDirectory() as directory:
+        shared, file = os.path.join(directory, "shared"), os.path.join(directory, "settings")
         os.mkdir(shared)
         os.chmod(shared, 0o770)
         with open(file, "w") as settings:
@@ -171,8 +171,8 @@ def test_commands():
 @pytest.mark.quick
 def test_tools_are_commands_too():
     """`python -m aoticache WORD...` prints the same and exits with the same status as the tool."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = os.path.join(folder, "cache")
+    with tempfile.TemporaryDirectory() as directory:
+        cache = os.path.join(directory, "cache")
         variables = {**environment(AOTICACHE_DIR=cache), "AOTICACHE_HOME": BUILD}
         subprocess.run([sys.executable, "-m", "aoticache", "stats"], env=variables, check=True, capture_output=True)
         for ours, tool, status in [
@@ -193,7 +193,7 @@ def test_tools_are_commands_too():
             assert (found.returncode, found.stdout) == (status, expected.stdout), (ours, found, expected)
             assert found.stderr == expected.stderr, (ours, found, expected)
         elsewhere = {**variables, "AOTICACHE_LIBRARY": os.path.join(BUILD, "lib", "libaoticache.so.0"),
-                     "AOTICACHE_HOME": folder, "PATH": folder}
+                     "AOTICACHE_HOME": directory, "PATH": directory}
         lost = subprocess.run([sys.executable, "-m", "aoticache", "ls"], env=elsewhere, capture_output=True, text=True)
         assert lost.returncode == 1 and "install the tools" in lost.stderr, lost
 
@@ -201,12 +201,12 @@ def test_tools_are_commands_too():
 def test_packages_are_pytorch_s():
     import aoticache
     import torch
-    folder = package_models.packages()
+    directory = package_models.packages()
     store = os.path.join(BUILD, "torch-package-store")
     shutil.rmtree(store, ignore_errors=True)
     x = torch.linspace(-2, 2, 5 * 64).reshape(5, 64)
     for name in ("embedded", "pickled"):
-        path = f"{folder}/{name}.pt2"
+        path = f"{directory}/{name}.pt2"
         theirs = torch._inductor.aoti_load_package(path)
         first, ours = (aoticache.load_package(path, cache_dir=store) for _ in range(2))
         assert first.origin.added and not ours.origin.added and ours.origin.key == first.origin.key
@@ -227,9 +227,9 @@ def test_packages_are_pytorch_s():
 def test_models_by_name_and_bad_packages():
     import aoticache
     import torch
-    folder, store = package_models.packages(), os.path.join(BUILD, "torch-package-store")
+    directory, store = package_models.packages(), os.path.join(BUILD, "torch-package-store")
     x = torch.arange(8.0)
-    several = f"{folder}/several.pt2"
+    several = f"{directory}/several.pt2"
     torch.testing.assert_close(aoticache.load_package(several, "thrice", cache_dir=store)(x), x * 3)
     with open(several, "rb") as file:
         twice = aoticache.load_package(file, "twice", cache_dir=store)
@@ -237,12 +237,12 @@ def test_models_by_name_and_bad_packages():
     theirs = torch._inductor.package.load_package(several, "twice")
     assert twice.get_metadata() == theirs.get_metadata() != {}, "it is kept, and the file is read no more"
     _refuses(lambda: aoticache.load_package(several, "once", cache_dir=store), "once")
-    _refuses(lambda: aoticache.load_package(f"{folder}/none.pt2", cache_dir=store), "none.pt2")
+    _refuses(lambda: aoticache.load_package(f"{directory}/none.pt2", cache_dir=store), "none.pt2")
     with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
         file.write(b"no archive")
         file.flush()
         _refuses(lambda: aoticache.load_package(file.name, cache_dir=store), file.name)
-    counting = aoticache.load_package(f"{folder}/blob.pt2", cache_dir=store)
+    counting = aoticache.load_package(f"{directory}/blob.pt2", cache_dir=store)
     module = package_models.define_modules(torch)[1]  # counts, too
     for _ in range(3):
         torch.testing.assert_close(counting(torch.ones(1000)), module(torch.ones(1000)))

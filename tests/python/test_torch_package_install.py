@@ -111,9 +111,9 @@ def environment():
     return {**variables, "AOTICACHE_DIR": CACHE, "AOTICACHE_CONFIG": "", "AOTICACHE_WHEEL_BUILD": BUILD}
 
 
-def build_sdist(folder):
-    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=TOP, env=environment())
-    (sdist,) = glob.glob(os.path.join(folder, "aoticache-*.tar.gz"))
+def build_sdist(directory):
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", directory, cwd=TOP, env=environment())
+    (sdist,) = glob.glob(os.path.join(directory, "aoticache-*.tar.gz"))
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for name in ("pyproject.toml", "PKG-INFO", "Makefile", "eager/torch/build_hook.py", "scripts/libaoticache.map",
@@ -128,9 +128,9 @@ def pip(*words):
     return run(sys.executable, "-m", "pip", *words, env=environment())
 
 
-def build_wheel(sdist, folder):
-    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, sdist)
-    (wheel,) = glob.glob(os.path.join(folder, "*.whl"))
+def build_wheel(sdist, directory):
+    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", directory, sdist)
+    (wheel,) = glob.glob(os.path.join(directory, "*.whl"))
     return wheel
 
 
@@ -167,27 +167,27 @@ def check_contents(wheel):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     return str(tmp_path_factory.mktemp("install"))
 
 
 @pytest.fixture(scope="module")
-def wheel(folder):
-    return build_wheel(build_sdist(folder), folder)
+def wheel(directory):
+    return build_wheel(build_sdist(directory), directory)
 
 
 @pytest.fixture(scope="module")
-def bare(wheel, folder):
+def bare(wheel, directory):
     """Returns a virtual environment with the wheel, and nothing else."""
-    venv = os.path.join(folder, "bare-venv")
+    venv = os.path.join(directory, "bare-venv")
     pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
     return venv
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, folder):
+def installed(wheel, directory):
     """Returns a virtual environment with the wheel and PyTorch."""
-    venv = os.path.join(folder, "venv")
+    venv = os.path.join(directory, "venv")
     pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
     lend(venv, "torch")
     return venv
@@ -201,72 +201,72 @@ def test_sdist_and_wheel_have_everything(wheel):
     check_contents(wheel)
 
 
-def test_doctor_without_pytorch(bare, folder):
-    done = subprocess.run([program(bare), "-m", "aoticache", "doctor"], env=environment(), capture_output=True, text=True, cwd=folder)
+def test_doctor_without_pytorch(bare, directory):
+    done = subprocess.run([program(bare), "-m", "aoticache", "doctor"], env=environment(), capture_output=True, text=True, cwd=directory)
     assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
 
 
-def test_models_run_with_neither_pytorch_nor_numpy_and_with_numpy_alone(bare, folder):
+def test_models_run_with_neither_pytorch_nor_numpy_and_with_numpy_alone(bare, directory):
     """Uses a directory with a package that this Python's PyTorch made, since the environment has no PyTorch to make one."""
     variables = environment()
     make = "import sys, torch, torch._inductor.package as p; m = type('M', (torch.nn.Module,), {'forward': lambda s, x: " \
            "torch.relu(x * 2 + 1)})(); torch._inductor.aoti_compile_and_package(torch.export.export(m, (torch.ones(3),)), " \
            "package_path='package.pt2')"
     inductor = os.path.join(BUILD, "inductor-cache")
-    run(*python("-W", "ignore", "-c", make), env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": inductor}, cwd=folder)
+    run(*python("-W", "ignore", "-c", make), env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": inductor}, cwd=directory)
     words = ("aten::mul.Tensor", "--hook", "c", "--input", "float32:3", "--input", "float32:3", "--quiet")
-    run(program(bare, "aoticache"), "run", *words, env=variables, cwd=folder)
-    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, env=variables, cwd=folder)
-    numpy = os.path.join(folder, "numpy-alone")
+    run(program(bare, "aoticache"), "run", *words, env=variables, cwd=directory)
+    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, env=variables, cwd=directory)
+    numpy = os.path.join(directory, "numpy-alone")
     os.makedirs(numpy)
     place = os.path.dirname(os.path.dirname(importlib.util.find_spec("numpy").origin))
     for name in ("numpy", "numpy.libs"):
         if os.path.exists(os.path.join(place, name)):
             os.symlink(os.path.join(place, name), os.path.join(numpy, name))
-    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, "numpy", env={**variables, "PYTHONPATH": numpy}, cwd=folder)
+    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, "numpy", env={**variables, "PYTHONPATH": numpy}, cwd=directory)
 
 
-def test_operators_are_served_and_the_tools_are_commands(installed, folder):
-    assert "done" in run(program(installed), "-c", CHECK, env=environment(), cwd=folder)
-    assert "aten::abs" in run(program(installed, "aoticache"), "ls", env=environment(), cwd=folder)
-    assert "FAIL" not in run(program(installed), "-m", "aoticache", "doctor", env=environment(), cwd=folder)
+def test_operators_are_served_and_the_tools_are_commands(installed, directory):
+    assert "done" in run(program(installed), "-c", CHECK, env=environment(), cwd=directory)
+    assert "aten::abs" in run(program(installed, "aoticache"), "ls", env=environment(), cwd=directory)
+    assert "FAIL" not in run(program(installed), "-m", "aoticache", "doctor", env=environment(), cwd=directory)
 
 
 @pytest.mark.parametrize("more", [{}, {"AOTICACHE_COMPILE_CACHE": "1"}], ids=["not set", "set"])
-def test_the_variable_installs_the_compile_cache(installed, folder, more):
-    assert "done" in run(program(installed), "-c", COMPILE_CHECK, env={**environment(), **more}, cwd=folder)
+def test_the_variable_installs_the_compile_cache(installed, directory, more):
+    assert "done" in run(program(installed), "-c", COMPILE_CHECK, env={**environment(), **more}, cwd=directory)
 
 
 @pytest.mark.parametrize("wish", [None, "0", "abs, aten::neg", "safe", "abss, neg"])
-def test_the_variable_enables_operators(installed, folder, wish):
+def test_the_variable_enables_operators(installed, directory, wish):
     more = {"AOTICACHE_ENABLE": wish} if wish is not None else {}
-    assert "done" in run(program(installed), "-c", ENABLE_CHECK, env={**environment(), **more}, cwd=folder)
+    assert "done" in run(program(installed), "-c", ENABLE_CHECK, env={**environment(), **more}, cwd=directory)
 
 
-def test_tools_compile_with_this_python(installed, folder):
+def test_tools_compile_with_this_python(installed, directory):
     """A tool's worker runs on the environment's Python: other Pythons on this machine may have no PyTorch."""
-    without = os.path.join(folder, "without")
+    without = os.path.join(directory, "without")
     os.makedirs(without)
     with open(os.path.join(without, "python3"), "w") as file:
         file.write("#!/bin/sh\nexit 3\n")
     os.chmod(file.name, 0o755)
-    variables = {**environment(), "PATH": f"{without}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(folder, "tool-cache")}
+    variables = {**environment(), "PATH": f"{without}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(directory, "tool-cache")}
     words = ("compile", "aten::sinh", "--input", "float32:2x3")  # it has no kernel in C
     (tool,) = glob.glob(os.path.join(installed, "lib", "*", "site-packages", "aoticache", "bin", "aoticache"))
     done = subprocess.run([tool, *words], env=variables, capture_output=True, text=True)
     assert done.returncode != 0, "the tool by itself has found a PyTorch: the test says nothing"
-    run(program(installed, "aoticache"), *words, env=variables, cwd=folder)
-    assert "aten::sinh" in run(program(installed), "-m", "aoticache", "ls", env=variables, cwd=folder)
-    run(program(installed), "-m", "aoticache", "compile", "aten::cosh", "--input", "float32:2x3", env=variables, cwd=folder)
-    assert "compiles" in run(program(installed), "-m", "aoticache", "stat", env=variables, cwd=folder).lower()
+    run(program(installed, "aoticache"), *words, env=variables, cwd=directory)
+    assert "aten::sinh" in run(program(installed), "-m", "aoticache", "ls", env=variables, cwd=directory)
+    run(program(installed), "-m", "aoticache", "compile", "aten::cosh", "--input", "float32:2x3", env=variables, cwd=directory)
+    assert "compiles" in run(program(installed), "-m", "aoticache", "stat", env=variables, cwd=directory).lower()
 
 
-def test_editable_install_uses_the_sources(folder):
+def test_editable_install_uses_the_sources(directory):
     """The package is used from the sources, with the library that was built."""
-    venv = os.path.join(folder, "editable")
+    venv = os.path.join(directory, "editable")
     make_venv(venv)
     lend(venv, "hatchling")  # an editable install runs the build backend in the target Python
     pip("--python", program(venv), "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", TOP)
     said = run(program(venv), "-c", "import aoticache; print(aoticache.__file__, aoticache.__version__, aoticache.stats())",
-               env={**environment(), "AOTICACHE_HOME": BUILD}, cwd=folder)
+               env={**environment(), "AOTICACHE_HOME": BUILD}, cwd=directory)
     assert said.startswith(os.path.join(TOP, "eager", "torch", "aoticache", "__init__.py")), said

@@ -50,7 +50,7 @@ def test_functions_of_kernels_have_names_of_their_operators():
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("there is no nm")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         play("""
             import torch, aoticache
             x = torch.linspace(-3, 3, 7)
@@ -58,9 +58,9 @@ def test_functions_of_kernels_have_names_of_their_operators():
             torch.nn.functional.gelu(x), torch.softmax(x, 0), torch.softmax(x[:3], 0)
             aoticache.wait()
             print("done")
-        """, AOTICACHE_DIR=folder)
+        """, AOTICACHE_DIR=directory)
         names = []
-        for path in glob.glob(os.path.join(folder, "objects", "*", "*")):
+        for path in glob.glob(os.path.join(directory, "objects", "*", "*")):
             said = subprocess.run([nm, "-DS", "--defined-only", path], capture_output=True, text=True).stdout
             names += re.findall(r"^[0-9a-f]+ [0-9a-f]*[1-9a-f][0-9a-f]* T (aten_\w+)$", said, re.M)
     names.sort()

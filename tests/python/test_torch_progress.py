@@ -120,10 +120,10 @@ def test_a_process_that_ends_while_kernels_compile_ends_well():
 
 BRIDGE = """
 import sys, tempfile, torch, aoticache
-with tempfile.TemporaryDirectory() as folder:
+with tempfile.TemporaryDirectory() as directory:
     print("waiting", flush=True)
     try:
-        aoticache.enable("aten::sinh", mode="wait", cache_dir=folder)
+        aoticache.enable("aten::sinh", mode="wait", cache_dir=directory)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     aoticache.enable("aten::sinh", mode="wait")

@@ -13,8 +13,8 @@ from torch_scenarios import BUILD, environment
 
 pytest.importorskip("triton", reason="triton is not installed for this Python")
 sys.path.insert(0, environment()["PYTHONPATH"])
-_folder = tempfile.TemporaryDirectory(prefix="aoticache-triton-")
-FOLDER = _folder.name
+_directory = tempfile.TemporaryDirectory(prefix="aoticache-triton-")
+DIRECTORY = _directory.name
 KERNEL = '''
 import hashlib, json, sys, warnings
 said = []
@@ -54,12 +54,12 @@ print(json.dumps({"cubin": hashlib.sha256(kernel.asm["cubin"]).hexdigest(), "run
 
 
 def start(cache, *words, directory=None):
-    file = os.path.join(FOLDER, "kernel.py")
+    file = os.path.join(DIRECTORY, "kernel.py")
     if not os.path.exists(file):  # cubins of Triton 3.8 contain the time of their source's last change
         with open(file, "w") as out:
             out.write(KERNEL)
     more = os.environ.get("PYTHONPATH", "")
-    variables = environment(AOTICACHE_DIR=cache, TRITON_CACHE_DIR=directory or tempfile.mkdtemp(dir=FOLDER),
+    variables = environment(AOTICACHE_DIR=cache, TRITON_CACHE_DIR=directory or tempfile.mkdtemp(dir=DIRECTORY),
                             TRITON_CACHE_MANAGER="aoticache.triton:CacheManager", AOTICACHE_CONFIG="")
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables["PYTHONPATH"], more)))
     return subprocess.Popen([sys.executable, file, *words], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -83,7 +83,7 @@ def entries(cache):
 
 
 def test_another_directory_compiles_nothing():
-    cache = os.path.join(FOLDER, "cache")
+    cache = os.path.join(DIRECTORY, "cache")
     first, again = run(cache), run(cache)
     assert first["runs"] == 1 and again["runs"] == 0 and first["cubin"] == again["cubin"]
     assert again["name"] == "add" and again["counts"]["hits"] == 1 and not first["said"] + again["said"]
@@ -91,36 +91,36 @@ def test_another_directory_compiles_nothing():
 
 
 def objects(cache):
-    return [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(cache, "objects")) for name in names]
+    return [os.path.join(subdirectory, name) for subdirectory, _, names in os.walk(os.path.join(cache, "objects")) for name in names]
 
 
 def test_another_architecture_is_another_kernel():
-    cache = os.path.join(FOLDER, "architectures")
+    cache = os.path.join(DIRECTORY, "architectures")
     one, other = run(cache), run(cache, "ampere")
     assert one["runs"] == other["runs"] == 1 and one["cubin"] != other["cubin"] and len(entries(cache)) == 2
     assert len(objects(cache)) == 2, objects(cache)  # one file for each kernel
 
 
 def test_a_directory_that_was_moved():
-    cache, directory = os.path.join(FOLDER, "moved"), os.path.join(FOLDER, "before")
+    cache, directory = os.path.join(DIRECTORY, "moved"), os.path.join(DIRECTORY, "before")
     run(cache, directory=directory)
     os.rename(directory, directory + "-after")
     assert run(cache, directory=directory + "-after")["runs"] == 0
 
 
 def test_processes_at_once_compile_once():
-    cache = os.path.join(FOLDER, "at-once")
+    cache = os.path.join(DIRECTORY, "at-once")
     found = [report(one) for one in [start(cache) for _ in range(4)]]
     assert sum(one["runs"] for one in found) == 1 and len({one["cubin"] for one in found}) == 1, found
 
 
 def test_a_compile_that_fails_frees_its_lease():
-    found = run(os.path.join(FOLDER, "broken"), "broken")
+    found = run(os.path.join(DIRECTORY, "broken"), "broken")
     assert found["runs"] == 1 and not found["said"], found
 
 
 def test_damaged_records_are_compiled_again():
-    cache = os.path.join(FOLDER, "damaged")
+    cache = os.path.join(DIRECTORY, "damaged")
     first = run(cache)
     (path,) = objects(cache)
     os.chmod(path, 0o600)
@@ -149,7 +149,7 @@ print(platform_key())
 
 
 def platform_key(*words, **more):
-    variables = environment(AOTICACHE_DIR=os.path.join(FOLDER, "platform"), AOTICACHE_CONFIG="",
+    variables = environment(AOTICACHE_DIR=os.path.join(DIRECTORY, "platform"), AOTICACHE_CONFIG="",
                             TRITON_CACHE_MANAGER=None, **more)
     added = os.environ.get("PYTHONPATH", "")
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables["PYTHONPATH"], added)))
@@ -159,7 +159,7 @@ def platform_key(*words, **more):
 
 
 def test_a_machine_without_the_program_file_has_the_same_keys():
-    nothing = tempfile.mkdtemp(dir=FOLDER)
+    nothing = tempfile.mkdtemp(dir=DIRECTORY)
     if shutil.which("file") is None:
         pytest.skip("there is no program file here to compare with")
     own = platform_key()

@@ -53,9 +53,9 @@ def count(kind):
     said = subprocess.run([tool, "ls", "--kind", kind, "--json"], capture_output=True, text=True, check=True).stdout
     return said.count('"key":')
 """
-_folder = tempfile.TemporaryDirectory(prefix="aoticache-models.")
-FOLDER = _folder.name
-CACHE = os.path.join(FOLDER, "cache")
+_directory = tempfile.TemporaryDirectory(prefix="aoticache-models.")
+DIRECTORY = _directory.name
+CACHE = os.path.join(DIRECTORY, "cache")
 
 
 def run(text, arguments=(), **more):
@@ -78,7 +78,7 @@ model = compiled(made(3))
 assert model.origin.source == "stored", model.origin
 same(model, made(3))
 print("done")
-""", PATH=FOLDER + "/none")  # without a compiler
+""", PATH=DIRECTORY + "/none")  # without a compiler
 
 
 def test_the_module_s_own_tensors_are_the_weights():
@@ -117,7 +117,7 @@ same(again, made(99))  # a module that is given brings its own weights
 same(aoticache.load("tune-1"), made(11))
 same(aoticache.load(again.origin.key), made(11)); same(aoticache.load(again.origin.key[:10]), made(11))
 print("done")
-""", PATH=FOLDER + "/none")
+""", PATH=DIRECTORY + "/none")
 
 
 def test_variants_store_what_differs_once():
@@ -134,7 +134,7 @@ with torch.no_grad():
     variant.last.weight.mul_(2)
 compiled(variant, id="variant")
 print("grown by", stored() - before, "done")
-""", AOTICACHE_DIR=os.path.join(FOLDER, "second"))
+""", AOTICACHE_DIR=os.path.join(DIRECTORY, "second"))
     grown = int(said.split("grown by ")[1].split()[0])
     assert 0 < grown < 20_000, grown  # the small tensors, in one file; without the 147,456 bytes of the shared one
 
@@ -266,7 +266,7 @@ model = aoticache.compile(linear, (X,))
 torch.testing.assert_close(model(X), linear(X).detach())
 print(model.origin.source, "done")
 """
-    cache = os.path.join(FOLDER, "together")
+    cache = os.path.join(DIRECTORY, "together")
     processes = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", text], env=environment(AOTICACHE_DIR=cache),
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
     said = [process.communicate(timeout=600)[0].split() for process in processes]
@@ -275,7 +275,7 @@ print(model.origin.source, "done")
 
 
 def test_many_processes_have_the_weights_in_memory_once():
-    cache, megabytes = os.path.join(FOLDER, "memory"), int(os.environ.get("MODEL_MEGABYTES", "32"))
+    cache, megabytes = os.path.join(DIRECTORY, "memory"), int(os.environ.get("MODEL_MEGABYTES", "32"))
     said = run(f"""
 wide = torch.nn.Linear(2048, {megabytes * 128}).eval()
 x = torch.ones(1, 2048)
@@ -350,13 +350,13 @@ def equal(model, module, x=X):
 
 def test_operators_that_are_called_by_name():
     # Compiled code calls a custom operator, and some FFTs, through PyTorch's proxy executor.
-    cache = os.path.join(FOLDER, "by-name")
+    cache = os.path.join(DIRECTORY, "by-name")
     run(SHOP + BY_NAME + """
 equal(aoticache.compile(shop(), (X,), id="shop"), shop())
 equal(aoticache.compile(shop(8), (X,)), shop(8))
 equal(aoticache.compile(Waves(), (X,), id="waves"), Waves())
 tool = os.path.join(os.environ["AOTICACHE_DIR"], "artifacts")
-found = [folder for folder, _, files in os.walk(tool) if "model.json" in files]
+found = [directory for directory, _, files in os.walk(tool) if "model.json" in files]
 assert len(found) == 4, [sorted(os.listdir(one)) for one in found]
 print("done")
 """, AOTICACHE_DIR=cache)
@@ -385,7 +385,7 @@ import gc, glob, tempfile
 gc.collect()
 assert not glob.glob(os.path.join(tempfile.gettempdir(), "aoticache-executor-*"))
 print("done")
-""", AOTICACHE_DIR=cache, PATH=FOLDER + "/none")
+""", AOTICACHE_DIR=cache, PATH=DIRECTORY + "/none")
     run("""
 refused(["shop", "shop::priced", "import"], lambda: aoticache.load("shop"))
 print("done")
@@ -456,21 +456,21 @@ aoticache.compile(linear, (x,), id="small")
 torch.save(linear, "/dev/null")
 torch.export.save(torch.export.export(torch.nn.Sequential(torch.nn.Linear(3, 2)).eval(), (x,)), sys.argv[1])
 print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "done")
-""", [os.path.join(FOLDER, "program.pt2")])
+""", [os.path.join(DIRECTORY, "program.pt2")])
     expected = [float(word) for word in said.split("expected")[1].split()[:2]]
     listed = json.loads(tool("model", "ls", "--json"))
     assert "small" in [one["name"] for one in listed], listed
     assert "small" in tool("model", "ls")
     shown = json.loads(tool("model", "show", "small", "--tensors", "--json"))
     assert shown["weights"] == 2 and shown["missing"] == 0 and [1 for one in shown["tensors"] if one["sizes"] == [2, 3]], shown
-    numbers = os.path.join(FOLDER, "x.bin")
+    numbers = os.path.join(DIRECTORY, "x.bin")
     with open(numbers, "wb") as file:
         file.write(struct.pack("<3f", 1, 2, 3))
     result = json.loads(tool("model", "run", "small", "--input", f"float32:1x3=@{numbers}", "--json", "--all-values"))
     values = result["outputs"][0]["values"]
     assert result["name"] == "small" and all(abs(a - b) < 1e-4 for a, b in zip(values, expected)), (result, expected)
     # The example of the documentation, as a user compiles it.
-    program = os.path.join(FOLDER, "stored_model")
+    program = os.path.join(DIRECTORY, "stored_model")
     include = os.path.join(BUILD, "include")
     subprocess.run(["cc", "-std=gnu11", "-O1", "-Werror", "-Wall", f"-I{include}", f"-I{include}/aoticache",
                     os.path.join(TOP, "docs", "examples", "stored_model.c"), "-o", program,
@@ -485,9 +485,9 @@ print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "
     assert "no model named smal" in tool("model", "run", "smal", "--input", "float32:1x3", status=3)
     assert "did you mean show" in tool("model", "shwo", status=2) and "specify a command" in tool("model", status=2)
     assert "no model named nobody" in tool("model", "rm", "nobody", status=3)
-    said = tool("model", "compile", os.path.join(FOLDER, "program.pt2"), "--name", "from-program", "--python", sys.executable)
+    said = tool("model", "compile", os.path.join(DIRECTORY, "program.pt2"), "--name", "from-program", "--python", sys.executable)
     assert "from-program" in said and "compiled" in said, said
-    assert "cannot read" in tool("model", "compile", os.path.join(FOLDER, "none.pt2"), status=1)
+    assert "cannot read" in tool("model", "compile", os.path.join(DIRECTORY, "none.pt2"), status=1)
     tool("model", "run", "from-program", "--input", "float32:1x3=ones")
     assert "are the same" in tool("model", "why", "small", "small")
     said = tool("model", "why", "small", "from-program", status=3)
@@ -500,8 +500,8 @@ print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "
 
 
 def test_a_file_takes_a_model_elsewhere():
-    archive, other = os.path.join(FOLDER, "one.tar.zst"), os.path.join(FOLDER, "another")
-    home = {"HOME": os.path.join(FOLDER, "home"), "XDG_CONFIG_HOME": ""}
+    archive, other = os.path.join(DIRECTORY, "one.tar.zst"), os.path.join(DIRECTORY, "another")
+    home = {"HOME": os.path.join(DIRECTORY, "home"), "XDG_CONFIG_HOME": ""}
     os.makedirs(home["HOME"], exist_ok=True)
     run("""
 model = compiled(made(130), id="to-go", num_runners=2)
@@ -514,7 +514,7 @@ print("done")
 """, [archive], **home)
     said = tool("import", archive, AOTICACHE_DIR=other, **home)  # same user, whose key signed it
     assert "imported 1 entry" in said, said
-    run('same(aoticache.load("to-go"), made(130)); print("done")', AOTICACHE_DIR=other, PATH=FOLDER + "/none")
+    run('same(aoticache.load("to-go"), made(130)); print("done")', AOTICACHE_DIR=other, PATH=DIRECTORY + "/none")
 
 
 def sound(cache):
@@ -525,8 +525,8 @@ def sound(cache):
 
 
 def test_shared_weights_go_elsewhere_and_away_whole():
-    cache, other = os.path.join(FOLDER, "shared"), os.path.join(FOLDER, "elsewhere")
-    archive = os.path.join(FOLDER, "models.tar.zst")
+    cache, other = os.path.join(DIRECTORY, "shared"), os.path.join(DIRECTORY, "elsewhere")
+    archive = os.path.join(DIRECTORY, "models.tar.zst")
     said = run("""
 import pathlib
 objects = pathlib.Path(os.environ["AOTICACHE_DIR"]) / "objects"
@@ -594,8 +594,8 @@ def test_damaged_weights_are_never_used():
 import pathlib
 cache = pathlib.Path(os.environ["AOTICACHE_DIR"])
 model = compiled(made(90), id="damaged")
-folder = next(path.parent for path in cache.glob("artifacts/*/weights-0001"))
-path = folder / "weights-0001"
+directory = next(path.parent for path in cache.glob("artifacts/*/weights-0001"))
+path = directory / "weights-0001"
 path.chmod(0o600)
 data = bytearray(path.read_bytes())
 data[1000] ^= 1
@@ -604,4 +604,4 @@ refused(["damaged or missing"], lambda: aoticache.load("damaged"))
 same(compiled(made(90), id="damaged"), made(90))  # and it is made again
 same(aoticache.load("damaged"), made(90))
 print("done")
-""", AOTICACHE_DIR=os.path.join(FOLDER, "third"))
+""", AOTICACHE_DIR=os.path.join(DIRECTORY, "third"))

@@ -94,7 +94,7 @@ static bool must_be_found(int key)
     return key < FIRST_VOLATILE && atomic_load(&shared->has_stored[key]) && !atomic_load(&shared->is_evicting);
 }
 
-static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+static aoticache_status compile(void *user, const aoticache_request *request, const char *target,
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     int key = *(int *)user;
@@ -106,7 +106,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
         fail("two compiles of one key at once", marker);
     close(fd);
     usleep(next_random(3000));
-    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    snprintf(path, sizeof path, "%s/kernel.so", target);
     write_library(path, key, (int)next_random(VARIANTS));
     aoticache_file file = {.name = "kernel.so", .path = path};
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
@@ -261,11 +261,11 @@ static void work(int number, uint64_t end_ns)
 
 /* ---- the parent ---- */
 
-static int count_names(const char *folder)
+static int count_names(const char *subdirectory)
 {
     char path[800];
     int count = 0;
-    snprintf(path, sizeof path, "%s/%s", directory, folder);
+    snprintf(path, sizeof path, "%s/%s", directory, subdirectory);
     DIR *listing = opendir(path);
     if (listing == NULL)
         return 0;
@@ -340,6 +340,6 @@ int main(int argc, char **argv)
     check_end(cache);
     print_summary();
     aoticache_cache_close(cache);
-    remove_folder(root);
+    remove_directory(root);
     return 0;
 }

@@ -199,7 +199,7 @@ int main(int argc, char **argv)
         fail("mkdtemp", root);
     snprintf(path, sizeof path, "%s/index.sqlite3", root);
     if (!has_log()) {
-        remove_folder(root);
+        remove_directory(root);
         printf("no WAL on the file system of %s\n", root);
         return 77;
     }
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     if (seen.logs < LEAST_LOGS)
         fail("load", "the log hardly ever began anew: this has shown nothing");
     check_end();
-    remove_folder(root);
+    remove_directory(root);
     printf("ok - merges beside a writer: no log is taken for its predecessor\n");
     return 0;
 }

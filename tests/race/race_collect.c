@@ -256,7 +256,7 @@ int main(int argc, char **argv)
     print_figures();
     if (atomic_load(&shared->evicted) == 0 || atomic_load(&shared->found) == 0)
         fail("load", "nothing was evicted, or nothing was found: this has shown nothing");
-    remove_folder(root);
+    remove_directory(root);
     printf("ok - readers, putters and collectors: what is held is whole\n");
     return 0;
 }

@@ -158,7 +158,7 @@ static bool find(void *library, const char *name, void *ret_function)
 
 static bool load(void)
 {
-    char shim_path[PATH_MAX], archive[PATH_MAX], header[PATH_MAX], folder[] = "/tmp/race_container.XXXXXX";
+    char shim_path[PATH_MAX], archive[PATH_MAX], header[PATH_MAX], directory[] = "/tmp/race_container.XXXXXX";
     char command[4 * PATH_MAX], path[PATH_MAX];
     aoticache_error error;
     if (aoticache_home_find("lib/libaoticache_torchshim.so", shim_path, &error) != AOTICACHE_OK ||
@@ -168,9 +168,9 @@ static bool load(void)
         return false;
     }
     *strstr(header, "/runtime/kernel.h") = '\0';
-    if (mkdtemp(folder) == NULL)
+    if (mkdtemp(directory) == NULL)
         return false;
-    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    snprintf(path, sizeof path, "%s/kernel.so", directory);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -g -shared -fPIC -fvisibility=hidden " SANITIZE
              " -I%s tests/unit/kernels/uniform.c %s -o %s",
@@ -181,7 +181,7 @@ static bool load(void)
     void *library = shim != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (library == NULL)
         fprintf(stderr, "%s\n", dlerror());
-    snprintf(command, sizeof command, "rm -r %s", folder);
+    snprintf(command, sizeof command, "rm -r %s", directory);
     bool found = system(command) == 0 && library != NULL;
 #define FIND_IN_LIBRARY(name) found = found && find(library, #name, &f.name);
 #define FIND_IN_SHIM(name) found = found && find(shim, #name, &f.name);

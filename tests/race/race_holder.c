@@ -39,7 +39,7 @@ enum { WITH_PROCESSES = true };
 enum { THREADS = 16, OPERATORS = 10, SHAPES = 5, KEYS = OPERATORS * SHAPES, PROCESSES = 8, CHILD_THREADS = 4 };
 #define FALLBACK_ADDS 5000
 
-static char folder[PATH_MAX / 2];
+static char root[PATH_MAX / 2];
 static patched_hook exact_hook, dynamic_hook;
 static aoticache_cache *cache;
 static aoticache_context *eager;
@@ -181,7 +181,7 @@ static void run_threads(int threads, double seconds)
     aoticache_cache_options says = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_error error;
     char directory[PATH_MAX];
-    snprintf(directory, sizeof directory, "%s/cache", folder);
+    snprintf(directory, sizeof directory, "%s/cache", root);
     says.directory = directory;
     if (aoticache_cache_open(&says, &cache, &error) != AOTICACHE_OK) {
         complain("opening the cache", error.message);
@@ -297,8 +297,8 @@ static void exactly_once(double seconds)
 {
     pid_t children[PROCESSES];
     char log[PATH_MAX], directory[PATH_MAX];
-    snprintf(log, sizeof log, "%s/compiles", folder);
-    snprintf(directory, sizeof directory, "%s/cache", folder);
+    snprintf(log, sizeof log, "%s/compiles", root);
+    snprintf(directory, sizeof directory, "%s/cache", root);
     nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     options = (aoticache_context_options)AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.hook = exact_hook.hook;
@@ -336,16 +336,15 @@ int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 5;
     const char *parent = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/aoticache-race-XXXXXX",
-             parent != NULL && strlen(parent) < 1000 ? parent : "/tmp");
+    snprintf(root, sizeof root, "%s/aoticache-race-XXXXXX", parent != NULL && strlen(parent) < 1000 ? parent : "/tmp");
     if (system("cc --version >/dev/null 2>&1") != 0) {
         puts("there is no C compiler");
         return 77;
     }
-    if (mkdtemp(folder) == NULL || !patched_open(folder, "", false, &exact_hook) ||
-        !patched_open(folder, "", true, &dynamic_hook)) {
-        fprintf(stderr, "%s: a library for the hook could not be compiled there\n", folder);
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (mkdtemp(root) == NULL || !patched_open(root, "", false, &exact_hook) ||
+        !patched_open(root, "", true, &dynamic_hook)) {
+        fprintf(stderr, "%s: a library for the hook could not be compiled there\n", root);
+        nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
         return 1;
     }
     if (WITH_PROCESSES) { /* first: they are forked while there are no threads */
@@ -355,7 +354,7 @@ int main(int argc, char **argv)
     thread_rounds(seconds / 2);
     patched_close(&exact_hook);
     patched_close(&dynamic_hook);
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (failures == 0)
         puts("ok - all results are right, and nothing is compiled twice, whatever happens beside");
     return failures == 0 ? 0 : 1;

@@ -152,7 +152,7 @@ static void *change_often(void *argument)
 
 static aoticache_library *load(void)
 {
-    char archive[PATH_MAX], header[PATH_MAX], folder[] = "/tmp/race_runner.XXXXXX", path[64];
+    char archive[PATH_MAX], header[PATH_MAX], directory[] = "/tmp/race_runner.XXXXXX", path[64];
     char command[4 * PATH_MAX];
     aoticache_error error;
     aoticache_library *library = NULL;
@@ -162,9 +162,9 @@ static aoticache_library *load(void)
         return NULL;
     }
     *strstr(header, "/runtime/kernel.h") = '\0';
-    if (mkdtemp(folder) == NULL)
+    if (mkdtemp(directory) == NULL)
         return NULL;
-    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    snprintf(path, sizeof path, "%s/kernel.so", directory);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -g -shared -fPIC -fvisibility=hidden " SANITIZE
              " -I%s tests/unit/kernels/uniform.c %s -o %s",
@@ -174,7 +174,7 @@ static aoticache_library *load(void)
         fprintf(stderr, "%s\n", error.message);
     close(fd);
     unlink(path);
-    rmdir(folder);
+    rmdir(directory);
     return library;
 }
 

@@ -206,10 +206,10 @@ static void get_kernel(void)
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 5;
-    char folder[] = "/tmp/aoticache-threads-XXXXXX", command[128];
+    char subdirectory[] = "/tmp/aoticache-threads-XXXXXX", command[128];
     aoticache_error error;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    options.directory = mkdtemp(folder);
+    options.directory = mkdtemp(subdirectory);
     if (options.directory == NULL || aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK) {
         complain("open", &error);
         return 1;
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
         complain("verify found damage", NULL);
     aoticache_runner_unref(runner);
     aoticache_cache_close(cache);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
+    snprintf(command, sizeof command, "rm -rf %s", subdirectory);
     if (system(command) != 0)
         complain("clean up", NULL);
     if (atomic_load(&failures) == 0)

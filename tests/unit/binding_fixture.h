@@ -59,7 +59,7 @@ static const char *stand_in_call(aoticache_stable_fn fn, uint64_t *values, uint6
 static void load_stand_in(void)
 {
     char command[PATH_MAX + 256];
-    snprintf(stand_in_path, sizeof stand_in_path, "%s", in_folder("stand_in.so"));
+    snprintf(stand_in_path, sizeof stand_in_path, "%s", in_directory("stand_in.so"));
     snprintf(
         command, sizeof command,
         "cc -std=gnu11 -D_GNU_SOURCE -O1 -I. -shared -fPIC -fvisibility=hidden tests/unit/kernels/torch_stand_in.c -o %s",

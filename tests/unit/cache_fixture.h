@@ -20,7 +20,7 @@
 #include "base/syscalls.h"
 #include "cache/cache.h"
 #include "cache/verify/verify.h"
-#include "own_folder.h"
+#include "own_directory.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 
@@ -31,14 +31,14 @@ static char fixture_last_warning[2048];
 
 static void fixture_setup(void)
 {
-    own_folder_make(fixture_root, sizeof fixture_root);
+    own_directory_make(fixture_root, sizeof fixture_root);
     snprintf(fixture_cache, sizeof fixture_cache, "%s/cache", fixture_root);
 }
 
 static void fixture_teardown(void)
 {
     aoticache_syscall_hook_set(NULL, NULL);
-    own_folder_remove(fixture_root);
+    own_directory_remove(fixture_root);
 }
 
 static void fixture_log(void *user, aoticache_log_level level, const char *line)
@@ -195,20 +195,20 @@ static int fixture_count_one(const char *path, const struct stat *found, int kin
 }
 
 /* Counts the files below a directory of the cache, at any depth. */
-static int fixture_files(const char *folder)
+static int fixture_files(const char *directory)
 {
     char path[4400];
-    snprintf(path, sizeof path, "%s/%s", fixture_cache, folder);
+    snprintf(path, sizeof path, "%s/%s", fixture_cache, directory);
     fixture_counted = 0;
     nftw(path, fixture_count_one, 16, FTW_PHYS);
     return fixture_counted;
 }
 
 /* Counts the entries directly in a directory of the cache; 0 if there is no such directory. */
-static int fixture_names(const char *folder)
+static int fixture_names(const char *directory)
 {
     char path[4400];
-    snprintf(path, sizeof path, "%s/%s", fixture_cache, folder);
+    snprintf(path, sizeof path, "%s/%s", fixture_cache, directory);
     DIR *listing = opendir(path);
     int count = 0;
     if (listing == NULL)

@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "own_folder.h"
+#include "own_directory.h"
 
-static char test_folder[256];
+static char test_directory[256];
 
 /* Returns the build directory of this test, which is laid out like an installation. */
 static inline const char *fixture_build(void)
@@ -52,10 +52,10 @@ static inline const char *fixture_library(void)
 
 static inline void fixture_begin(void)
 {
-    own_folder_make(test_folder, sizeof test_folder);
+    own_directory_make(test_directory, sizeof test_directory);
     fixture_set_home();
-    char path[sizeof test_folder + 16];
-    snprintf(path, sizeof path, "%s/library.so", test_folder);
+    char path[sizeof test_directory + 16];
+    snprintf(path, sizeof path, "%s/library.so", test_directory);
     cr_assert_eq(symlink(fixture_library(), path), 0);
 }
 
@@ -64,29 +64,29 @@ static inline void fixture_begin(void)
 
 static inline void fixture_end(void)
 {
-    own_folder_remove(test_folder);
+    own_directory_remove(test_directory);
 }
 
 /* Returns a path below the test's directory; static storage for eight paths, then reused. */
-static inline const char *in_folder(const char *name)
+static inline const char *in_directory(const char *name)
 {
     static char paths[8][PATH_MAX];
     static unsigned next;
     char *path = paths[next++ % 8];
-    snprintf(path, PATH_MAX, "%s/%s", test_folder, name);
+    snprintf(path, PATH_MAX, "%s/%s", test_directory, name);
     return path;
 }
 
-static inline const char *make_folder(const char *name)
+static inline const char *make_directory(const char *name)
 {
-    const char *path = in_folder(name);
+    const char *path = in_directory(name);
     cr_assert_eq(mkdir(path, 0700), 0, "%s: %s", path, strerror(errno));
     return path;
 }
 
 static inline const char *write_file(const char *name, const char *text, mode_t mode)
 {
-    const char *path = in_folder(name);
+    const char *path = in_directory(name);
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file, "%s", path);
     fputs(text, file);

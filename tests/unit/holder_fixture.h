@@ -35,7 +35,7 @@ static aoticache_cache *open_cache(void)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_cache *opened = NULL;
-    options.directory = in_folder("cache");
+    options.directory = in_directory("cache");
     options.failure_ttl_seconds = 1;
     cr_assert_eq(aoticache_cache_open(&options, &opened, &error), AOTICACHE_OK, "%s", error.message);
     return opened;
@@ -108,7 +108,7 @@ static void make_eager(const aoticache_context_options *options)
 /* Begins with a hook and its library; flags for the compiler. */
 static void begin_with(const char *flags, bool dynamic)
 {
-    if (!patched_open(test_folder, flags, dynamic, &hook))
+    if (!patched_open(test_directory, flags, dynamic, &hook))
         cr_skip_test("there is no C compiler");
     cache = open_cache();
     x = tensor_create(2, SIZES(2, 3));

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "index/index.h"
-#include "own_folder.h"
+#include "own_directory.h"
 #include "tests/helpers/index.h"
 
 static char fixture_dir[256];
@@ -27,13 +27,13 @@ static char fixture_log_last[2048];
 
 static inline void fixture_make(void)
 {
-    own_folder_make(fixture_dir, sizeof fixture_dir);
+    own_directory_make(fixture_dir, sizeof fixture_dir);
     snprintf(fixture_path, sizeof fixture_path, "%s/index.sqlite3", fixture_dir);
 }
 
 static inline void fixture_remove(void)
 {
-    own_folder_remove(fixture_dir);
+    own_directory_remove(fixture_dir);
 }
 
 static inline void fixture_log(void *user, aoticache_log_level level, const char *line)

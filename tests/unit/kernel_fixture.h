@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "own_folder.h"
+#include "own_directory.h"
 #include "shim_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -20,7 +20,7 @@
 #endif
 
 static void *library;
-static char kernel_folder[128]; /* the library's directory, until kernel_remove() */
+static char kernel_directory[128]; /* the library's directory, until kernel_remove() */
 
 static inline void run_command(const char *command)
 {
@@ -29,10 +29,10 @@ static inline void run_command(const char *command)
 
 static inline void kernel_remove(void)
 {
-    own_folder_remove(kernel_folder);
+    own_directory_remove(kernel_directory);
 }
 
-/* Compiles a file to kernel_folder/kernel.so. */
+/* Compiles a file to kernel_directory/kernel.so. */
 static inline void kernel_compile_path(const char *source, const char *flags)
 {
     char archive[PATH_MAX], header[PATH_MAX], command[5 * PATH_MAX];
@@ -43,11 +43,11 @@ static inline void kernel_compile_path(const char *source, const char *flags)
     *strstr(header, "/runtime/kernel.h") = '\0';
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("there is no C compiler");
-    own_folder_make(kernel_folder, sizeof kernel_folder);
+    own_directory_make(kernel_directory, sizeof kernel_directory);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -fvisibility=hidden " SANITIZE
              " %s -I%s %s %s -o %s/kernel.so",
-             flags, header, source, archive, kernel_folder);
+             flags, header, source, archive, kernel_directory);
     run_command(command);
 }
 
@@ -67,7 +67,7 @@ static inline void kernel_load(void)
     aoticache_error error;
     cr_assert_eq(aoticache_home_find("lib/libaoticache_torchshim.so", path, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL), shim);
-    snprintf(path, sizeof path, "%s/kernel.so", kernel_folder);
+    snprintf(path, sizeof path, "%s/kernel.so", kernel_directory);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     cr_assert_not_null(library, "%s", dlerror());
 }

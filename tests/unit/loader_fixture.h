@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "own_folder.h"
+#include "own_directory.h"
 
 #if defined(__GNUC__)
 #define FIXTURE_FUNCTION static __attribute__((unused))
@@ -139,7 +139,7 @@ FIXTURE_FUNCTION int fixture_run(const char *format, ...)
 FIXTURE_FUNCTION void fixture_teardown(void)
 {
     if (fixture_directory[0] != '\0')
-        own_folder_remove(fixture_directory);
+        own_directory_remove(fixture_directory);
 }
 
 /* Sets up a directory, the shim of this build, and a compiler; without a compiler the test is skipped. */
@@ -152,7 +152,7 @@ FIXTURE_FUNCTION void fixture_setup(void)
                 *strrchr(program, '/') = '\0';
         setenv("AOTICACHE_HOME", program, 1);
     }
-    own_folder_make(fixture_directory, sizeof fixture_directory);
+    own_directory_make(fixture_directory, sizeof fixture_directory);
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("no C compiler (cc) to make kernel libraries with");
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "own_folder.h"
+#include "own_directory.h"
 
 /*
  * Sets the locale. If the system has none, it is compiled for the test from its source, which the package `locales`
@@ -21,11 +21,11 @@ static inline bool use_decimal_comma(void)
     for (size_t i = 0; i < sizeof locales / sizeof locales[0]; i++)
         if (setlocale(LC_NUMERIC, locales[i]) != NULL)
             return true;
-    char folder[128], command[256];
-    own_folder_make(folder, sizeof folder);
-    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
+    char directory[128], command[256];
+    own_directory_make(directory, sizeof directory);
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", directory);
     bool is_made = system(command) == 0;
-    setenv("LOCPATH", folder, 1);
+    setenv("LOCPATH", directory, 1);
     return is_made && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
 }
 

@@ -46,10 +46,10 @@ typedef struct patched_hook {
 } patched_hook;
 
 /*
- * Compiles the library. flags: such as -DINPUTS=2. Compiles in `folder`. Returns false without a
+ * Compiles the library. flags: such as -DINPUTS=2. Compiles in `directory`. Returns false without a
  * compiler.
  */
-static inline bool patched_compile(const char *folder, const char *flags, patched_library *ret_library)
+static inline bool patched_compile(const char *directory, const char *flags, patched_library *ret_library)
 {
     char archive[PATH_MAX], header[PATH_MAX], path[PATH_MAX], command[4 * PATH_MAX + 512];
     if (system("cc --version >/dev/null 2>&1") != 0 ||
@@ -57,7 +57,7 @@ static inline bool patched_compile(const char *folder, const char *flags, patche
         aoticache_home_find("include/aoticache/runtime/kernel.h", header, NULL) != AOTICACHE_OK)
         return false;
     *strstr(header, "/runtime/kernel.h") = '\0';
-    snprintf(path, sizeof path, "%.3000s/patched.so", folder);
+    snprintf(path, sizeof path, "%.3000s/patched.so", directory);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden %s -I%s "
              "tests/unit/kernels/patched.c %s -o %s",
@@ -192,18 +192,18 @@ static inline bool patched_create(bool dynamic, bool numbers, patched_hook *hook
     return aoticache_hook_create_callback(&callback, &hook->hook, NULL) == AOTICACHE_OK;
 }
 
-static inline bool patched_open(const char *folder, const char *flags, bool dynamic, patched_hook *hook)
+static inline bool patched_open(const char *directory, const char *flags, bool dynamic, patched_hook *hook)
 {
     *hook = (patched_hook){.hook = NULL};
     pthread_mutex_init(&hook->lock, NULL);
-    return patched_compile(folder, flags, &hook->fixed) && patched_create(dynamic, false, hook);
+    return patched_compile(directory, flags, &hook->fixed) && patched_create(dynamic, false, hook);
 }
 
-static inline bool patched_open_numbers(const char *folder, bool dynamic, patched_hook *hook)
+static inline bool patched_open_numbers(const char *directory, bool dynamic, patched_hook *hook)
 {
     *hook = (patched_hook){.hook = NULL};
     pthread_mutex_init(&hook->lock, NULL);
-    return patched_compile(folder, "", &hook->fixed) && patched_compile(folder, "-DTAKES_SCALE", &hook->taking) &&
+    return patched_compile(directory, "", &hook->fixed) && patched_compile(directory, "-DTAKES_SCALE", &hook->taking) &&
            patched_create(dynamic, true, hook);
 }
 

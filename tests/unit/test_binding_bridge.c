@@ -319,7 +319,7 @@ static aoticache_status open_another(const char *path)
 Test(binding_bridge, bridge_that_does_not_fit_is_refused_and_says_why)
 {
     begin_binding_with("", NULL, true);
-    const char *missing = in_folder("bridge.so");
+    const char *missing = in_directory("bridge.so");
     cr_expect_eq(open_another(missing), AOTICACHE_LOAD_FAILED);
     cr_expect_not_null(strstr(error.message, missing), "%s", error.message);
     cr_expect_eq(open_another(write_file("text.so", "no library", 0600)), AOTICACHE_LOAD_FAILED);

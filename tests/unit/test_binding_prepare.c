@@ -23,7 +23,7 @@ static const char compiler[] = "#!/bin/sh\n"
 static void begin(void)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    options.directory = in_folder("cache");
+    options.directory = in_directory("cache");
     cr_assert_eq(aoticache_cache_open(&options, &cache, &error), AOTICACHE_OK, "%s", error.message);
     source = strdup(write_file("bridge.cpp", "the source", 0600));
     write_script("compiler", compiler);
@@ -37,7 +37,7 @@ static void end(void)
 
 static aoticache_status prepare(const char *option, const char *const *pairs)
 {
-    const char *const command[] = {in_folder("compiler"), option, NULL};
+    const char *const command[] = {in_directory("compiler"), option, NULL};
     artifact = NULL;
     error.message[0] = '\0';
     return aoticache_binding_prepare_bridge(cache, source, option != NULL ? command : NULL, pairs, path, sizeof path,
@@ -46,7 +46,7 @@ static aoticache_status prepare(const char *option, const char *const *pairs)
 
 static size_t runs(void)
 {
-    return strlen(read_text(in_folder("runs"))) / strlen("run\n");
+    return strlen(read_text(in_directory("runs"))) / strlen("run\n");
 }
 
 Test(binding_prepare, compiled_once_and_found_again)
@@ -98,7 +98,7 @@ Test(binding_prepare, failure_is_remembered_with_what_the_compiler_said)
 Test(binding_prepare, compiler_that_is_not_there_is_not_remembered)
 {
     begin();
-    const char *const command[] = {in_folder("c++"), NULL};
+    const char *const command[] = {in_directory("c++"), NULL};
     cr_expect_eq(
         aoticache_binding_prepare_bridge(cache, source, command, environment, path, sizeof path, &artifact, &error),
         AOTICACHE_UNSUPPORTED);
@@ -112,15 +112,15 @@ Test(binding_prepare, misuse_is_invalid)
 {
     static const char *const nonsense[] = {"framework", NULL};
     char small[8];
-    const char *const command[] = {in_folder("compiler"), NULL}, *const nothing[] = {NULL};
+    const char *const command[] = {in_directory("compiler"), NULL}, *const nothing[] = {NULL};
     begin();
     cr_expect_eq(prepare("-good", nonsense), AOTICACHE_INVALID);
     cr_expect_not_null(strstr(error.message, "\"framework\" is not NAME=VALUE"), "%s", error.message);
     cr_expect_eq(
         aoticache_binding_prepare_bridge(cache, source, command, environment, small, sizeof small, &artifact, &error),
         AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_binding_prepare_bridge(cache, in_folder("none.cpp"), command, environment, path, sizeof path,
-                                                  &artifact, &error),
+    cr_expect_eq(aoticache_binding_prepare_bridge(cache, in_directory("none.cpp"), command, environment, path,
+                                                  sizeof path, &artifact, &error),
                  AOTICACHE_IO);
     cr_expect_neq(aoticache_binding_prepare_bridge(cache, write_file("other.cpp", "x", 0600), nothing, environment,
                                                    path, sizeof path, &artifact, &error),

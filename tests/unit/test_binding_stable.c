@@ -510,7 +510,7 @@ Test(binding_stable, process_without_pytorch_is_told_so)
     options.context = eager;
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_NOT_FOUND);
     cr_expect_not_null(strstr(error.message, "import torch"), "%s", error.message);
-    options.torch_library = in_folder("libtorch_cpu.so");
+    options.torch_library = in_directory("libtorch_cpu.so");
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_NOT_FOUND);
     options.torch_library = "libc.so.6";
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_UNSUPPORTED);

@@ -12,9 +12,9 @@ static aoticache_error error;
 static void begin(void)
 {
     fixture_begin();
-    setenv("AOTICACHE_PYTHON", in_folder("python"), 1); /* so that the C hook compiles */
+    setenv("AOTICACHE_PYTHON", in_directory("python"), 1); /* so that the C hook compiles */
     error.message[0] = '\0';
-    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
 }
 
 static void end(void)
@@ -68,7 +68,7 @@ Test(call, another_context_finds_what_the_first_compiled)
                  error.message);
     aoticache_tensor_free(output.handle);
     aoticache_context_free(context);
-    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
                  error.message);
     aoticache_tensor_free(output.handle);
@@ -118,7 +118,7 @@ Test(call, misuse_is_refused_and_changes_nothing)
     expect_refusal(AOTICACHE_UNSUPPORTED, "mine::nothing", &input, 1, 1, "mine::nothing");
     cr_expect_eq(aoticache_call(NULL, "aten::abs", &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_call(context, NULL, &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_context_open(in_folder("cache"), NULL, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_open(in_directory("cache"), NULL, &error), AOTICACHE_INVALID);
 }
 
 /* A holder accepts what aoticache_call() accepts: the caller's memory, with strides or without. */
@@ -168,8 +168,8 @@ Test(call, host_that_compiles_nothing_finds_what_is_there)
                  error.message);
     aoticache_tensor_free(output.handle);
     aoticache_context_free(context);
-    setenv("AOTICACHE_CC", in_folder("no-compiler"), 1);
-    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    setenv("AOTICACHE_CC", in_directory("no-compiler"), 1);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_null(context->hook);
     for (int round = 0; round < 2; round++) {
         cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
@@ -184,7 +184,7 @@ Test(call, host_that_compiles_nothing_finds_what_is_there)
     static const char *const environment[] = {"framework=pytorch", NULL};
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
-    cache_options.directory = in_folder("cache");
+    cache_options.directory = in_directory("cache");
     options.environment = environment;
     cr_assert_eq(aoticache_cache_open(&cache_options, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_context_create(&options, &context, &error), AOTICACHE_OK, "%s", error.message);
@@ -206,8 +206,8 @@ static void store_as_of_worker(const char *revision)
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_hook_options hook_options = AOTICACHE_HOOK_OPTIONS_INIT;
     snprintf(pair, sizeof pair, "worker=%s", revision);
-    cache_options.directory = in_folder("cache");
-    hook_options.kernels = in_folder("kernels");
+    cache_options.directory = in_directory("cache");
+    hook_options.kernels = in_directory("kernels");
     options.environment = environment;
     cr_assert_eq(aoticache_cache_open(&cache_options, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_hook_create_c(&hook_options, &options.hook, &error), AOTICACHE_OK, "%s", error.message);
@@ -231,14 +231,14 @@ Test(call, host_whose_hook_does_not_serve_an_operator_finds_what_is_there)
     snprintf(command, sizeof command,
              "cp -r \"$AOTICACHE_HOME\"/share/aoticache/kernels '%s' && cd '%s' && "
              "mv aten_abs.c mine_frob.c",
-             in_folder("kernels"), in_folder("kernels"));
+             in_directory("kernels"), in_directory("kernels"));
     cr_assert_eq(system(command), 0);
     store_as_of_worker("1");
     cr_assert_not_null(context->hook);
     cr_expect_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_UNSUPPORTED);
     store_as_of_worker(AOTICACHE_WORKER_REVISION);
     aoticache_context_free(context);
-    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_expect_eq(((const float *)output.data)[4], 5.0F);

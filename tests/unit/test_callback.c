@@ -79,7 +79,7 @@ static aoticache_status compile(struct script *script, bool dynamic_hook, bool d
     if (dynamic_request)
         cr_assert_eq(aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL),
                      AOTICACHE_OK);
-    aoticache_status status = aoticache_hook_compile(hook, request, test_folder, take, taken, error);
+    aoticache_status status = aoticache_hook_compile(hook, request, test_directory, take, taken, error);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
     return status;
@@ -146,7 +146,7 @@ Test(callback, shorter_product_has_no_later_fields)
 static const char *changed_library(const char *name, size_t at, char to, size_t kept)
 {
     static char bytes[1 << 20];
-    FILE *from = fopen(fixture_library(), "rb"), *file = fopen(in_folder(name), "wb");
+    FILE *from = fopen(fixture_library(), "rb"), *file = fopen(in_directory(name), "wb");
     cr_assert(from != NULL && file != NULL);
     size_t size = fread(bytes, 1, sizeof bytes, from);
     cr_assert(size > 4096 && size < sizeof bytes);
@@ -154,7 +154,7 @@ static const char *changed_library(const char *name, size_t at, char to, size_t 
     cr_assert_eq(fwrite(bytes, 1, kept != 0 ? kept : size, file), kept != 0 ? kept : size);
     fclose(from);
     fclose(file);
-    return in_folder(name);
+    return in_directory(name);
 }
 
 Test(callback, product_that_is_no_kernel_library_is_a_failed_compile)
@@ -192,10 +192,10 @@ Test(callback, product_is_for_the_architecture_that_was_asked_for)
     struct taken taken = {0};
     aoticache_error error;
     cr_assert_eq(aoticache_request_set_environment(request, "arch", other, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_hook_compile(hook, request, test_folder, take, &taken, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_hook_compile(hook, request, test_directory, take, &taken, &error), AOTICACHE_OK, "%s",
                  error.message);
     script.library = NULL;
-    cr_assert_eq(aoticache_hook_compile(hook, request, test_folder, take, &taken, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_eq(aoticache_hook_compile(hook, request, test_directory, take, &taken, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "but a library for"), "%s", error.message);
     cr_assert_eq(taken.calls, 1);
     aoticache_request_free(request);

@@ -509,9 +509,9 @@ Test(collect_options, quarantine_goes_by_the_time_in_its_names)
 static void orphan(const char *text)
 {
     const char *path = fixture_object_of(text);
-    char folder[4400];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    mkdir(folder, 0700);
+    char directory[4400];
+    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+    mkdir(directory, 0700);
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
     fputs(text, file);

@@ -37,7 +37,7 @@ static aoticache_cache *open_cache(void)
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_cache *cache;
     aoticache_error error = {.message = ""};
-    options.directory = in_folder("cache");
+    options.directory = in_directory("cache");
     cr_assert_eq(aoticache_cache_open(&options, &cache, &error), AOTICACHE_OK, "%s", error.message);
     return cache;
 }

@@ -14,11 +14,11 @@ static int *counter(void *runtime, const char *name)
 /* Loads it into the process under the name that containers look for. */
 static void *load_fake_runtime(void)
 {
-    char folder[128], command[512], path[160];
+    char directory[128], command[512], path[160];
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("there is no C compiler");
-    own_folder_make(folder, sizeof folder);
-    snprintf(path, sizeof path, "%s/libcudart.so.13", folder);
+    own_directory_make(directory, sizeof directory);
+    snprintf(path, sizeof path, "%s/libcudart.so.13", directory);
     snprintf(command, sizeof command,
              "cc -shared -fPIC -Wl,-soname,libcudart.so.13 tests/unit/kernels/fake_cuda.c -o %s", path);
     run_command(command);

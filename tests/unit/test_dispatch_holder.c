@@ -34,7 +34,7 @@ static void begin(const char *schema, const char *name, aoticache_miss miss)
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     if (system("command -v \"${AOTICACHE_CC:-cc}\" >/dev/null") != 0)
         cr_skip_test("there is no C compiler");
-    cache_options.directory = in_folder("cache");
+    cache_options.directory = in_directory("cache");
     succeeds(aoticache_cache_open(&cache_options, &cache, &error));
     succeeds(aoticache_hook_create_c(&hook_options, &hook, &error));
     options.cache = cache;

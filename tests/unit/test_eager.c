@@ -17,7 +17,7 @@ static void begin(void)
     fixture_begin();
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_error error = {.message = ""};
-    options.directory = in_folder("cache");
+    options.directory = in_directory("cache");
     cr_assert_eq(aoticache_cache_open(&options, &cache, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_hook_create_c(NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
 }

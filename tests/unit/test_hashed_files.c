@@ -21,7 +21,7 @@
 #include "cache/eager_face.h"
 #include "cache/hashed_files.h"
 #include "index/connection/query_cache.h"
-#include "own_folder.h"
+#include "own_directory.h"
 
 #define LARGE (2u << 20)
 #define SETTLE_NS 2200000000L
@@ -52,7 +52,7 @@ static void setup(void)
     if (file == NULL)
         cr_skip_test("this kernel does not count what a process reads");
     fclose(file);
-    own_folder_make(directory, sizeof directory);
+    own_directory_make(directory, sizeof directory);
     snprintf(cache_path, sizeof cache_path, "%s/cache", directory);
     cache = open_cache(false);
 }

@@ -275,7 +275,7 @@ Test(holder_miss, damaged_object_is_compiled_again)
     cr_expect(scales(x, 2, 0));
     aoticache_holder_unref(holder);
     holder = make_holder(SCALE);
-    nftw(in_folder("cache"), damage, 16, FTW_PHYS);
+    nftw(in_directory("cache"), damage, 16, FTW_PHYS);
     cr_expect(scales(x, 2, 0), "%s", error.message);
     cr_expect_eq(hook.compiles, 2);
     end_all();
@@ -435,11 +435,11 @@ Test(holder_miss, what_is_asked_for_is_recorded_once)
     aoticache_holder_unref(holder);
     aoticache_context_free(eager);
     aoticache_context_options options = eager_options();
-    options.record_file = in_folder("record");
+    options.record_file = in_directory("record");
     begin_policy(options);
     for (int i = 0; i < 3; i++)
         cr_expect(scales(x, 2, 0) && scales(x, 3, 0));
-    char *text = read_text(in_folder("record"));
+    char *text = read_text(in_directory("record"));
     int lines = 0;
     for (char *at = text; (at = strstr(at, "\"test::scale\"")) != NULL; at++)
         lines++;

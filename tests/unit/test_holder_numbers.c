@@ -20,7 +20,7 @@ static aoticache_context_options number_options(aoticache_miss miss)
 /* Begins; misses wait, so the kernel exists when a call returns. */
 static void begin_numbers(bool dynamic)
 {
-    if (!patched_open_numbers(test_folder, dynamic, &hook))
+    if (!patched_open_numbers(test_directory, dynamic, &hook))
         cr_skip_test("there is no C compiler");
     cache = open_cache();
     x = tensor_create(2, SIZES(2, 3));

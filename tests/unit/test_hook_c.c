@@ -34,7 +34,7 @@ static aoticache_status compile(aoticache_hook *hook, const aoticache_request *r
     snprintf(name, sizeof name, "work%d", round++);
     *delivery = (struct delivery){0};
     *error = (aoticache_error){.message = ""};
-    return aoticache_hook_compile(hook, request, make_folder(name), deliver, delivery, error);
+    return aoticache_hook_compile(hook, request, make_directory(name), deliver, delivery, error);
 }
 
 /* ---- kernels against plain loops ---- */
@@ -392,11 +392,11 @@ Test(hook_c, operator_without_source_has_no_environment)
 Test(hook_c, broken_source_fails_with_the_compilers_message)
 {
     need_compiler();
-    const char *folder = make_folder("kernels");
+    const char *directory = make_directory("kernels");
     write_file("kernels/aten_abs.c", "#include \"runtime/kernel.h\"\nint broken = undeclared;\n", 0600);
     struct delivery delivery;
     aoticache_error error;
-    aoticache_hook *hook = make_hook(folder, NULL);
+    aoticache_hook *hook = make_hook(directory, NULL);
     aoticache_request *request = make_abs_request();
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "undeclared"), "%s", error.message);
@@ -423,40 +423,40 @@ static const char *version_of(const char *kernels)
 
 Test(hook_c, environment_follows_the_sources)
 {
-    const char *folder = make_folder("kernels");
+    const char *directory = make_directory("kernels");
     write_file("kernels/aten_abs.c", "one", 0600);
-    const char *one = version_of(folder);
-    cr_assert_str_eq(version_of(folder), one);
+    const char *one = version_of(directory);
+    cr_assert_str_eq(version_of(directory), one);
     write_file("kernels/aten_neg.c", "another operator's", 0600);
-    cr_assert_str_eq(version_of(folder), one);
+    cr_assert_str_eq(version_of(directory), one);
     write_file("kernels/shared.h", "header", 0600);
-    const char *two = version_of(folder);
+    const char *two = version_of(directory);
     cr_assert_str_neq(two, one);
     write_file("kernels/aten_abs.c", "two", 0600);
-    cr_assert_str_neq(version_of(folder), two);
+    cr_assert_str_neq(version_of(directory), two);
 }
 
 /* ---- several directories ---- */
 
-static aoticache_status make_hook_of(const char *const *folders, const char *kernels, aoticache_hook **ret_hook,
+static aoticache_status make_hook_of(const char *const *directories, const char *kernels, aoticache_hook **ret_hook,
                                      aoticache_error *error)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     *error = (aoticache_error){.message = ""};
-    options.kernel_folders = folders;
+    options.kernel_directories = directories;
     options.kernels = kernels;
     return aoticache_hook_create_c(&options, ret_hook, error);
 }
 
 /* Returns the part of the key for the kernel of aten::abs; "" if it is not served. */
-static const char *version_in(const char *const *folders, const char *kernels)
+static const char *version_in(const char *const *directories, const char *kernels)
 {
     static char versions[8][128];
     static unsigned next;
     char *version = versions[next++ % 8];
     aoticache_hook *hook;
     aoticache_error error;
-    cr_assert_eq(make_hook_of(folders, kernels, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(make_hook_of(directories, kernels, &hook, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request *request = make_abs_request();
     aoticache_status status = aoticache_hook_set_environment(hook, request, &error);
     const char *found = aoticache_request_get_environment(request, "framework_version");
@@ -468,7 +468,7 @@ static const char *version_in(const char *const *folders, const char *kernels)
 
 Test(hook_c, first_directory_with_a_source_decides)
 {
-    const char *one = make_folder("one"), *two = make_folder("two"), *empty = make_folder("empty");
+    const char *one = make_directory("one"), *two = make_directory("two"), *empty = make_directory("empty");
     const char *const both[] = {one, two, NULL}, *const other[] = {two, one, NULL}, *const own[] = {empty, NULL};
     write_file("one/aten_abs.c", "one", 0600);
     write_file("two/aten_abs.c", "two", 0600);
@@ -488,22 +488,22 @@ Test(hook_c, first_directory_with_a_source_decides)
 
 Test(hook_c, directories_are_named_where_nothing_is_found)
 {
-    const char *const folders[] = {make_folder("one"), make_folder("two"), NULL};
+    const char *const directories[] = {make_directory("one"), make_directory("two"), NULL};
     aoticache_hook *hook = NULL;
     aoticache_error error;
-    cr_assert_eq(make_hook_of(folders, make_folder("three"), &hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(make_hook_of(directories, make_directory("three"), &hook, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request *request = make_abs_request();
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_UNSUPPORTED);
     cr_assert_not_null(strstr(error.message, "aten_abs.c is not in "), "%s", error.message);
     cr_assert(strstr(error.message, "/one, ") != NULL && strstr(error.message, "/three") != NULL, "%s", error.message);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
-    const char *const missing[] = {folders[0], in_folder("kernels"), NULL};
+    const char *const missing[] = {directories[0], in_directory("kernels"), NULL};
     cr_assert_eq(make_hook_of(missing, NULL, &hook, &error), AOTICACHE_IO);
     cr_assert_not_null(strstr(error.message, missing[1]), "%s", error.message);
     const char *many[18] = {NULL};
     for (size_t i = 0; i < 17; i++)
-        many[i] = folders[0];
+        many[i] = directories[0];
     cr_assert_eq(make_hook_of(many, NULL, &hook, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "more than 16 directories"), "%s", error.message);
 }
@@ -511,13 +511,13 @@ Test(hook_c, directories_are_named_where_nothing_is_found)
 Test(hook_c, source_of_ones_own_includes_headers_that_come_along)
 {
     need_compiler();
-    const char *const folders[] = {make_folder("own"), NULL};
+    const char *const directories[] = {make_directory("own"), NULL};
     aoticache_hook *hook;
     aoticache_error error;
     struct delivery delivery;
     write_file("own/aten_abs.c",
                "#include \"unary.h\"\nstatic inline TYPE apply(TYPE x) { return x + 1; }\nEXPORT_UNARY_KERNEL\n", 0600);
-    cr_assert_eq(make_hook_of(folders, NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(make_hook_of(directories, NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request *request = make_abs_request();
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request_free(request);

@@ -23,7 +23,7 @@ static aoticache_status compile_with(const char *script, uint32_t timeout_second
     static int round;
     char name[32];
     snprintf(name, sizeof name, "work%d", round++);
-    const char *directory = make_folder(name);
+    const char *directory = make_directory(name);
     aoticache_hook *hook = make_hook(script, NULL, timeout_seconds);
     aoticache_request *request = make_abs_request();
     *delivery = (struct delivery){0};
@@ -59,9 +59,9 @@ Test(hook_command, request_is_on_its_standard_input)
     struct delivery delivery;
     aoticache_error error;
     char script[PATH_MAX + 256];
-    snprintf(script, sizeof script, KERNEL "printf '%%s' \"$request\" > %s/seen\necho '" GOOD "'\n", test_folder);
+    snprintf(script, sizeof script, KERNEL "printf '%%s' \"$request\" > %s/seen\necho '" GOOD "'\n", test_directory);
     cr_assert_eq(compile_with(script, 0, &delivery, &error), AOTICACHE_OK, "%s", error.message);
-    const char *seen = read_text(in_folder("seen"));
+    const char *seen = read_text(in_directory("seen"));
     cr_assert_not_null(strstr(seen, "\"operator\":\"aten::abs\""), "%s", seen);
     cr_assert_not_null(strstr(seen, "\"sizes\":[2,3]"), "%s", seen);
 }
@@ -112,12 +112,12 @@ Test(hook_command, timeout_kills_it_and_its_children)
     struct delivery delivery;
     aoticache_error error;
     char script[PATH_MAX + 128];
-    snprintf(script, sizeof script, SHELL "sleep 300 &\necho $! > %s/pid\nwait\n", test_folder);
+    snprintf(script, sizeof script, SHELL "sleep 300 &\necho $! > %s/pid\nwait\n", test_directory);
     uint64_t start = aoticache_monotonic_ns();
     cr_assert_eq(compile_with(script, 3, &delivery, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_lt(aoticache_monotonic_ns() - start, UINT64_C(60000000000));
     cr_assert_not_null(strstr(error.message, "longer than 3 s"), "%s", error.message);
-    cr_assert(is_gone_soon(atoi(read_text(in_folder("pid")))));
+    cr_assert(is_gone_soon(atoi(read_text(in_directory("pid")))));
 }
 
 static const char *version_of(const char *script, const char *const *arguments)
@@ -150,13 +150,13 @@ Test(hook_command, arguments_are_passed)
 {
     const char *const arguments[] = {"one word", "two", NULL};
     char script[PATH_MAX + 128];
-    snprintf(script, sizeof script, "#!/bin/sh\nprintf '%%s|' \"$@\" > %s/seen\n", test_folder);
+    snprintf(script, sizeof script, "#!/bin/sh\nprintf '%%s|' \"$@\" > %s/seen\n", test_directory);
     aoticache_hook *hook = make_hook(script, arguments, 0);
     aoticache_request *request = make_abs_request();
     struct delivery delivery = {0};
-    cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("work"), deliver, &delivery, NULL),
+    cr_assert_eq(aoticache_hook_compile(hook, request, make_directory("work"), deliver, &delivery, NULL),
                  AOTICACHE_COMPILE_FAILED);
-    cr_assert_str_eq(read_text(in_folder("seen")), "one word|two|");
+    cr_assert_str_eq(read_text(in_directory("seen")), "one word|two|");
     aoticache_request_free(request);
     aoticache_hook_free(hook);
 }
@@ -168,7 +168,7 @@ Test(hook_command, bad_options_are_refused)
     aoticache_error error;
     cr_assert_eq(aoticache_hook_create_command(NULL, &hook, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_hook_create_command(&options, &hook, NULL), AOTICACHE_INVALID);
-    options.program = in_folder("hook");
+    options.program = in_directory("hook");
     cr_assert_eq(aoticache_hook_create_command(&options, &hook, &error), AOTICACHE_NOT_FOUND);
     cr_assert_not_null(strstr(error.message, options.program));
     options.program = "/bin/sh";
@@ -209,7 +209,7 @@ Test(hook_command, documented_script_works)
 {
     char script[16384];
     if (!read_documented_script(script, sizeof script))
-        cr_skip_test("docs/hooks.md is not here: run from the sources' folder, or set AOTICACHE_SOURCE");
+        cr_skip_test("docs/hooks.md is not here: run from the sources' directory, or set AOTICACHE_SOURCE");
     if (system("command -v cc >/dev/null") != 0)
         cr_skip_test("there is no cc");
     struct delivery delivery;

@@ -102,12 +102,12 @@ static aoticache_status answers_nothing(void *user, uint64_t key_set, aoticache_
 Test(hook_environment, holder_without_a_hook_has_the_architecture_too)
 {
     aoticache_error error = {0};
-    char folder[FIXTURE_PATH_BYTES];
+    char subdirectory[FIXTURE_PATH_BYTES];
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_cache *cache = NULL;
     fixture_driver("");
-    fixture_path("cache", folder);
-    cache_options.directory = folder;
+    fixture_path("cache", subdirectory);
+    cache_options.directory = subdirectory;
     cr_assert_eq(aoticache_cache_open(&cache_options, &cache, &error), AOTICACHE_OK, "%s", error.message);
     static const char *const without[] = {"framework=command", "framework_version=1", NULL};
     static const char *const elsewhere[] = {"framework=command", "framework_version=1", "gpu_arch=sm_120", NULL};

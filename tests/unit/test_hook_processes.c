@@ -37,7 +37,7 @@ static aoticache_status compile_with(const char *script, const aoticache_hook_op
     options.program = write_script("hook", script);
     cr_assert_eq(aoticache_hook_create_command(&options, &hook, error), AOTICACHE_OK, "%s", error->message);
     aoticache_request *request = make_abs_request();
-    aoticache_status status = aoticache_hook_compile(hook, request, make_folder(name), take, NULL, error);
+    aoticache_status status = aoticache_hook_compile(hook, request, make_directory(name), take, NULL, error);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
     return status;
@@ -142,7 +142,7 @@ Test(hook_processes, program_that_is_not_there_is_told_under_a_limit_too)
     aoticache_error error = {.message = ""};
     const char *const arguments[] = {"none", NULL};
     aoticache_process_options options = {
-        .program = in_folder("none"), .arguments = arguments, .memory_limit_bytes = 1 << 28};
+        .program = in_directory("none"), .arguments = arguments, .memory_limit_bytes = 1 << 28};
     uint64_t deadline_ns = aoticache_monotonic_ns() + UINT64_C(300000000000);
     cr_assert_eq(aoticache_process_run(&options, 1000, deadline_ns, &process, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, options.program), "%s", error.message);
@@ -174,8 +174,8 @@ static pid_t start_host(aoticache_hook *hook, const char *directory)
 /* Kills the host while a program of the hook has written its number to `pids`; all numbers there must end. */
 static void check_killed_host(aoticache_hook *hook, bool reaped)
 {
-    pid_t host = start_host(hook, make_folder("work"));
-    const char *path = in_folder("pids");
+    pid_t host = start_host(hook, make_directory("work"));
+    const char *path = in_directory("pids");
     cr_assert(wait_for(path));
     int first = 0, second = 0;
     cr_assert_eq(sscanf(read_text(path), "%d %d", &first, &second), 2);
@@ -195,8 +195,8 @@ static aoticache_hook *make_endless_command(void)
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_hook *hook;
     aoticache_error error = {.message = ""};
-    snprintf(script, sizeof script, SHELL "sleep 300 & echo $$ $! > %s/p; mv %s/p %s/pids; wait\n", test_folder,
-             test_folder, test_folder);
+    snprintf(script, sizeof script, SHELL "sleep 300 & echo $$ $! > %s/p; mv %s/p %s/pids; wait\n", test_directory,
+             test_directory, test_directory);
     options.program = write_script("hook", script);
     cr_assert_eq(aoticache_hook_create_command(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
     return hook;
@@ -227,7 +227,7 @@ Test(hook_processes, compiler_of_c_ends_when_its_host_is_killed)
     snprintf(script, sizeof script,
              "#!/bin/sh\ncase \"$*\" in *-dM*) echo '#define __VERSION__ \"1\"'; exit 0 ;; esac\n"
              "sleep 300 & echo $$ $! > %s/p; mv %s/p %s/pids; wait\n",
-             test_folder, test_folder, test_folder);
+             test_directory, test_directory, test_directory);
     options.program = write_script("cc", script);
     cr_assert_eq(aoticache_hook_create_c(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
     check_killed_host(hook, true);

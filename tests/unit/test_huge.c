@@ -121,12 +121,12 @@ Test(huge, library_is_found_by_verify_at_once)
 Test(huge, verify_stops_inside_an_object)
 {
     aoticache_cache *cache = fixture_open();
-    char path[4500], folder[4400], name[63] = "";
+    char path[4500], directory[4400], name[63] = "";
     fixture_put(cache, 1, "library one");
-    snprintf(folder, sizeof folder, "%s/objects/ff", fixture_cache);
-    cr_assert(mkdir(folder, 0700) == 0 || errno == EEXIST);
+    snprintf(directory, sizeof directory, "%s/objects/ff", fixture_cache);
+    cr_assert(mkdir(directory, 0700) == 0 || errno == EEXIST);
     memset(name, 'f', sizeof name - 1); /* after the manifest, whose digest differs each time */
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
     cr_assert_geq(fd, 0);
     close(fd);

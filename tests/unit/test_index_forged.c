@@ -150,11 +150,11 @@ Test(index_forged, directory_that_was_exchanged_is_not_opened)
 {
     char elsewhere[300];
     make_index("DELETE");
-    int folder = open(fixture_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int directory = open(fixture_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     snprintf(elsewhere, sizeof elsewhere, "%s-elsewhere", fixture_dir);
     cr_assert_eq(rename(fixture_dir, elsewhere), 0);
     cr_assert_eq(mkdir(fixture_dir, 0700), 0);
-    aoticache_index_options options = {.path = fixture_path, .lock_timeout_ms = 1000, .folder_fd = &folder};
+    aoticache_index_options options = {.path = fixture_path, .lock_timeout_ms = 1000, .directory_fd = &directory};
     aoticache_index *index = NULL;
     aoticache_index_hit hit;
     aoticache_error error = {.message = ""};
@@ -162,7 +162,7 @@ Test(index_forged, directory_that_was_exchanged_is_not_opened)
     cr_assert_eq(lookup_number(index, 1, &hit, &error), AOTICACHE_OK, "%s", error.message);
     put_numbers(index, 2, 20, 21);
     aoticache_index_close(index);
-    close(folder);
+    close(directory);
     cr_assert_eq(rmdir(fixture_dir), 0, "nothing was made in it");
     cr_assert_eq(rename(elsewhere, fixture_dir), 0);
 }
@@ -187,7 +187,7 @@ Test(index_forged, second_index_outlives_the_first)
     aoticache_index_close(second);
     cr_assert_eq(stat(beside("-shm"), &found), -1, "the last one takes it away");
     snprintf(name, sizeof name, "%s/index.sqlite3-shm", other);
-    cr_assert_eq(stat(name, &found), 0, "of another folder, and in use");
+    cr_assert_eq(stat(name, &found), 0, "of another directory, and in use");
     aoticache_index_close(third);
     snprintf(name, sizeof name, "rm -r '%s'", other);
     cr_assert_eq(system(name), 0);

@@ -188,7 +188,7 @@ static unsigned syncs_of_put(aoticache_cache *cache, int64_t number, const char 
  * Makes the 256 directories of objects, one for the first digits of their names. The process that makes one must sync
  * the directory above it.
  */
-static void make_folders_of_objects(void)
+static void make_directories_of_objects(void)
 {
     char path[sizeof fixture_cache + 16];
     for (unsigned i = 0; i < 256; i++) {
@@ -206,7 +206,7 @@ Test(guard, name_of_a_directory_that_was_there_is_made_durable_once)
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "library one");
     aoticache_cache_close(cache);
-    make_folders_of_objects();
+    make_directories_of_objects();
     cache = fixture_open();
     const unsigned first = syncs_of_put(cache, 1, "library one"), second = syncs_of_put(cache, 1, "library one");
     cr_expect_eq(first, second + 1, "%u and %u", first, second);

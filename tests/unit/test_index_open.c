@@ -479,7 +479,7 @@ static int without_capabilities(int (*body)(void))
     return WEXITSTATUS(status);
 }
 
-static int read_in_read_only_folder(void)
+static int read_in_read_only_directory(void)
 {
     for (int read_only = 0; read_only < 2; read_only++) {
         aoticache_index *index = NULL;
@@ -504,7 +504,7 @@ Test(index_open, read_only_directory_is_read_as_it_is)
     aoticache_index_close(index);
     cr_assert_eq(chmod(fixture_path, 0444), 0);
     cr_assert_eq(chmod(fixture_dir, 0555), 0);
-    int result = without_capabilities(read_in_read_only_folder);
+    int result = without_capabilities(read_in_read_only_directory);
     chmod(fixture_dir, 0700);
     if (result == 99)
         cr_skip_test("capabilities cannot be given up");

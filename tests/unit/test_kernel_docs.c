@@ -23,11 +23,11 @@ static void extract_example(const char *path)
 
 Test(kernel_docs, the_example_compiles_and_runs)
 {
-    char folder[128], path[160];
+    char directory[128], path[160];
     float x[] = {1, 1, 1};
     const int64_t three[] = {3};
-    own_folder_make(folder, sizeof folder);
-    snprintf(path, sizeof path, "%s/example.c", folder);
+    own_directory_make(directory, sizeof directory);
+    snprintf(path, sizeof path, "%s/example.c", directory);
     extract_example(path);
     kernel_compile_path(path, "");
     kernel_load();

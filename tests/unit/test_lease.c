@@ -203,12 +203,12 @@ Test(lease, directories_are_opened_without_openat2_too)
 {
     int fd = -1;
     atomic_store(&directory->no_openat2, true);
-    cr_assert_eq(aoticache_directory_open_folder(directory, "objects/ab", true, &fd, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_directory_open_subdirectory(directory, "objects/ab", true, &fd, NULL), AOTICACHE_OK);
     close(fd);
     char path[4400];
     snprintf(path, sizeof path, "%s/objects/cd", fixture_cache);
     cr_assert_eq(symlink("ab", path), 0);
-    cr_assert_neq(aoticache_directory_open_folder(directory, "objects/cd", false, &fd, NULL), AOTICACHE_OK);
+    cr_assert_neq(aoticache_directory_open_subdirectory(directory, "objects/cd", false, &fd, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_directory_openat(directory, "../made", O_RDONLY), -1);
     cr_assert_eq(aoticache_directory_openat(directory, "objects//ab", O_RDONLY), -1);
     fd = aoticache_directory_openat(directory, "objects/ab", O_RDONLY | O_DIRECTORY);

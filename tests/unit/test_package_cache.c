@@ -85,10 +85,10 @@ static void write_kernel_package(void)
     zip_write(&zip, package_path);
 }
 
-static size_t files_below(const char *folder)
+static size_t files_below(const char *directory)
 {
     char path[FIXTURE_PATH_BYTES], command[2 * FIXTURE_PATH_BYTES], text[32] = "";
-    fixture_path(folder, path);
+    fixture_path(directory, path);
     snprintf(command, sizeof command, "find '%s' -mindepth 1 2>/dev/null | wc -l", path);
     FILE *pipe = popen(command, "r");
     cr_assert(pipe != NULL && fgets(text, sizeof text, pipe) != NULL);

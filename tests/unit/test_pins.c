@@ -179,11 +179,11 @@ Test(pins, list_is_in_the_order_of_keys_and_by_tag)
     aoticache_cache_close(cache);
 }
 
-static int count_files(const char *folder)
+static int count_files(const char *directory)
 {
     char path[4400];
     int count = 0;
-    snprintf(path, sizeof path, "%s/%s", fixture_cache, folder);
+    snprintf(path, sizeof path, "%s/%s", fixture_cache, directory);
     DIR *listing = opendir(path);
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;)
         count += item->d_name[0] != '.';

@@ -108,16 +108,16 @@ Test(process, sending_to_the_dead_raises_no_signal)
 Test(process, timeout_kills_the_whole_group)
 {
     char script[PATH_MAX + 128];
-    snprintf(script, sizeof script, "trap '' TERM; sleep 300 & echo $! $$ > %s/pids; wait", test_folder);
+    snprintf(script, sizeof script, "trap '' TERM; sleep 300 & echo $! $$ > %s/pids; wait", test_directory);
     aoticache_process process = start_shell(script, false, NULL);
-    for (int i = 0; i < 6000 && access(in_folder("pids"), F_OK) != 0; i++)
+    for (int i = 0; i < 6000 && access(in_directory("pids"), F_OK) != 0; i++)
         sleep_ms(10);
     uint64_t start = aoticache_monotonic_ns();
     cr_assert_eq(aoticache_process_read_all(&process, 1000, after(1)), AOTICACHE_PROCESS_TIMEOUT);
     aoticache_process_end(&process);
     cr_assert_lt(aoticache_monotonic_ns() - start, 250 * SECOND);
     int child = 0, shell = 0;
-    cr_assert_eq(sscanf(read_text(in_folder("pids")), "%d %d", &child, &shell), 2);
+    cr_assert_eq(sscanf(read_text(in_directory("pids")), "%d %d", &child, &shell), 2);
     cr_assert(is_gone_soon(child));
     cr_assert(is_gone_soon(shell));
     aoticache_process_free(&process);
@@ -266,7 +266,7 @@ Test(process, missing_program_is_not_started)
 {
     SKIP_UNDER_EMULATOR(EMULATOR_HAS_NO_VFORK);
     const char *const arguments[] = {"none", NULL};
-    aoticache_process_options options = {.program = in_folder("none"), .arguments = arguments};
+    aoticache_process_options options = {.program = in_directory("none"), .arguments = arguments};
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error;
     cr_assert_eq(aoticache_process_start(&options, &process, &error), AOTICACHE_IO);
@@ -276,29 +276,29 @@ Test(process, missing_program_is_not_started)
 
 Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_begin, .fini = fixture_end)
 {
-    char path[PATH_MAX], *folders;
+    char path[PATH_MAX], *directories;
     aoticache_error error;
     cr_assert_eq(aoticache_program_find("sh", path, NULL), AOTICACHE_OK);
     cr_assert_eq(path[0], '/');
-    setenv("PATH", test_folder, 1);
+    setenv("PATH", test_directory, 1);
     cr_assert_eq(aoticache_program_find("sh", path, &error), AOTICACHE_NOT_FOUND);
-    cr_assert_not_null(strstr(error.message, test_folder));
+    cr_assert_not_null(strstr(error.message, test_directory));
     write_file("plain", "", 0600);
     cr_assert_eq(aoticache_program_find("plain", path, NULL), AOTICACHE_NOT_FOUND);
-    cr_assert_eq(aoticache_program_find(in_folder("plain"), path, NULL), AOTICACHE_DENIED);
-    cr_assert_eq(aoticache_program_find(in_folder("none"), path, NULL), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_program_find(in_directory("plain"), path, NULL), AOTICACHE_DENIED);
+    cr_assert_eq(aoticache_program_find(in_directory("none"), path, NULL), AOTICACHE_NOT_FOUND);
     cr_assert_eq(aoticache_program_find("", path, NULL), AOTICACHE_NOT_FOUND);
     write_script("mine", "#!/bin/sh\n");
     setenv("PATH", ":relative:", 1);
     cr_assert_eq(aoticache_program_find("mine", path, NULL), AOTICACHE_NOT_FOUND);
     /* A directory that cannot be searched is reported if the program is in no other. */
-    cr_assert_eq(symlink(in_folder("loop"), in_folder("loop")), 0);
-    cr_assert_gt(asprintf(&folders, "%s:%s", in_folder("loop"), test_folder), 0);
-    setenv("PATH", folders, 1);
+    cr_assert_eq(symlink(in_directory("loop"), in_directory("loop")), 0);
+    cr_assert_gt(asprintf(&directories, "%s:%s", in_directory("loop"), test_directory), 0);
+    setenv("PATH", directories, 1);
     cr_assert_eq(aoticache_program_find("mine", path, &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_program_find("none", path, &error), AOTICACHE_DENIED, "%s", error.message);
     cr_assert_not_null(strstr(error.message, "every directory of PATH"), "%s", error.message);
-    free(folders);
+    free(directories);
 }
 
 /* ---- where it runs ---- */
@@ -320,8 +320,8 @@ static void runs_in(const char *directory, uint64_t memory_limit_bytes, const ch
 Test(process, runs_in_the_directory_that_is_named_else_in_the_hosts)
 {
     char own[PATH_MAX];
-    cr_assert_not_null(realpath(test_folder, own));
-    cr_assert_eq(chdir(test_folder), 0);
+    cr_assert_not_null(realpath(test_directory, own));
+    cr_assert_eq(chdir(test_directory), 0);
     for (int limited = 0; limited < 2; limited++) {
         runs_in(NULL, limited ? UINT64_C(1) << 30 : 0, own);
         runs_in(AOTICACHE_PROCESS_NEUTRAL_DIRECTORY, limited ? UINT64_C(1) << 30 : 0, "/");
@@ -334,12 +334,12 @@ Test(process, program_by_a_relative_path_is_found_as_an_absolute_one)
     char own[PATH_MAX], path[PATH_MAX], expected[PATH_MAX + 16];
     aoticache_error error = {.message = ""};
     write_script("tool", "#!/bin/sh\n");
-    cr_assert_not_null(realpath(test_folder, own));
-    cr_assert_eq(chdir(test_folder), 0);
+    cr_assert_not_null(realpath(test_directory, own));
+    cr_assert_eq(chdir(test_directory), 0);
     cr_assert_eq(aoticache_program_find("./tool", path, &error), AOTICACHE_OK, "%s", error.message);
     snprintf(expected, sizeof expected, "%s/./tool", own);
     cr_assert_str_eq(path, expected);
-    snprintf(expected, sizeof expected, ":.:%s", in_folder("none"));
+    snprintf(expected, sizeof expected, ":.:%s", in_directory("none"));
     setenv("PATH", expected, 1);
     cr_assert_eq(aoticache_program_find("tool", path, &error), AOTICACHE_NOT_FOUND);
     cr_assert_eq(chdir("/"), 0);

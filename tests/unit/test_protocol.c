@@ -131,10 +131,10 @@ Test(protocol, constants_become_files_and_need_their_data)
     json_t *root = write_and_parse(request, NULL);
     cr_assert_str_eq(text_of(json_array_get(json_object_get(root, "arguments"), 1), "file"), "/private/constant1.bin");
     json_decref(root);
-    cr_assert_eq(aoticache_protocol_write_constants(request, test_folder, NULL), AOTICACHE_OK);
-    cr_assert_eq(memcmp(read_text(in_folder("constant1.bin")), data, sizeof data), 0);
+    cr_assert_eq(aoticache_protocol_write_constants(request, test_directory, NULL), AOTICACHE_OK);
+    cr_assert_eq(memcmp(read_text(in_directory("constant1.bin")), data, sizeof data), 0);
     /* Existing files are not overwritten: one may be a link made by somebody else. */
-    cr_assert_neq(aoticache_protocol_write_constants(request, test_folder, NULL), AOTICACHE_OK);
+    cr_assert_neq(aoticache_protocol_write_constants(request, test_directory, NULL), AOTICACHE_OK);
     aoticache_request_free(request);
 
     aoticache_digest digest;
@@ -142,7 +142,7 @@ Test(protocol, constants_become_files_and_need_their_data)
     cr_assert_eq(aoticache_digest_of(data, sizeof data, &digest), AOTICACHE_OK);
     request = make_request("aten::abs");
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_protocol_write_constants(request, test_folder, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_protocol_write_constants(request, test_directory, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "argument 0"));
     aoticache_request_free(request);
 }
@@ -152,7 +152,7 @@ Test(protocol, constants_become_files_and_need_their_data)
 static aoticache_status read_answer(const char *text, aoticache_answer *ret_answer, aoticache_error *error)
 {
     *error = (aoticache_error){.message = ""};
-    return aoticache_protocol_read_answer(text, strlen(text), 7, "tester", test_folder, ret_answer, error);
+    return aoticache_protocol_read_answer(text, strlen(text), 7, "tester", test_directory, ret_answer, error);
 }
 
 Test(protocol, answer_becomes_a_product)
@@ -164,15 +164,15 @@ Test(protocol, answer_becomes_a_product)
              "{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"},"
              "{\"name\":\"x.cubin\",\"path\":\"%s/side\"}],\"requirements\":[%s],"
              "\"producer\":\"me 1\",\"compile_seconds\":1.5,\"anything\":[]}",
-             test_folder, strcmp(aoticache_cpu_arch(), "x86_64") == 0 ? "\"avx2\",\"fma\"" : "\"sve\"");
+             test_directory, strcmp(aoticache_cpu_arch(), "x86_64") == 0 ? "\"avx2\",\"fma\"" : "\"sve\"");
     aoticache_answer answer;
     aoticache_error error;
     cr_assert_eq(read_answer(text, &answer, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(answer.product.size, sizeof answer.product);
     cr_assert_eq(answer.product.file_count, 2);
     cr_assert_str_eq(answer.product.files[0].name, "kernel.so");
-    cr_assert_str_eq(answer.product.files[0].path, in_folder("kernel.so"));
-    cr_assert_str_eq(answer.product.files[1].path, in_folder("side"));
+    cr_assert_str_eq(answer.product.files[0].path, in_directory("kernel.so"));
+    cr_assert_str_eq(answer.product.files[1].path, in_directory("side"));
     cr_assert_str_eq(answer.product.producer, "me 1");
     cr_assert_eq(answer.product.compile_ns, 1500000000);
     char names[256];
@@ -292,9 +292,9 @@ Test(protocol, wrong_answers_are_refused_and_name_the_hook)
 {
     write_file("kernel.so", "code", 0600);
     write_file("empty", "", 0600);
-    make_folder("folder");
-    cr_assert_eq(symlink("kernel.so", in_folder("link.so")), 0);
-    cr_assert_eq(mkfifo(in_folder("pipe"), 0600), 0);
+    make_directory("folder");
+    cr_assert_eq(symlink("kernel.so", in_directory("link.so")), 0);
+    cr_assert_eq(mkfifo(in_directory("pipe"), 0600), 0);
     for (size_t i = 0; i < sizeof wrong_answers / sizeof wrong_answers[0]; i++) {
         aoticache_answer answer;
         aoticache_error error;

@@ -13,7 +13,7 @@ static char list[300];
 static void begin(void)
 {
     fixture_begin();
-    snprintf(list, sizeof list, "%s/list.txt", test_folder);
+    snprintf(list, sizeof list, "%s/list.txt", test_directory);
 }
 
 TestSuite(record, .init = begin, .fini = fixture_end);
@@ -141,8 +141,8 @@ Test(record, file_that_cannot_be_is_refused)
     aoticache_recorder *recorder = NULL;
     aoticache_error error = {.message = ""};
     cr_expect_eq(aoticache_recorder_open("", &recorder, &error), AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_recorder_open(test_folder, &recorder, &error), AOTICACHE_IO);
-    cr_expect_not_null(strstr(error.message, test_folder));
+    cr_expect_eq(aoticache_recorder_open(test_directory, &recorder, &error), AOTICACHE_IO);
+    cr_expect_not_null(strstr(error.message, test_directory));
     cr_assert_eq(mkfifo(list, 0600), 0);
     cr_expect_eq(aoticache_recorder_open(list, &recorder, &error), AOTICACHE_INVALID);
     cr_expect_not_null(strstr(error.message, "not a regular file"), "%s", error.message);

@@ -11,7 +11,7 @@ static void begin(void)
     fixture_begin();
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_error error = {.message = ""};
-    options.directory = in_folder("cache");
+    options.directory = in_directory("cache");
     cr_assert_eq(aoticache_cache_open(&options, &cache, &error), AOTICACHE_OK, "%s", error.message);
 }
 
@@ -37,9 +37,9 @@ static const char *make_deadly_library(void)
                "int AOTInductorModelContainerGetNumInputs(void) { return 1; }\n"
                "int AOTInductorModelContainerGetNumOutputs(void) { return 1; }\n",
                0600);
-    snprintf(command, sizeof command, "cc -shared -fPIC %s/deadly.c -o %s/deadly.so", test_folder, test_folder);
+    snprintf(command, sizeof command, "cc -shared -fPIC %s/deadly.c -o %s/deadly.so", test_directory, test_directory);
     cr_assert_eq(system(command), 0);
-    return in_folder("deadly.so");
+    return in_directory("deadly.so");
 }
 
 /* Returns the first feature of a list that this CPU lacks. */

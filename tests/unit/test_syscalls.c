@@ -3,7 +3,7 @@
  */
 #include "base/process/home.h"
 #include "base/syscalls.h"
-#include "own_folder.h"
+#include "own_directory.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -31,9 +31,9 @@ static int record(void *user, const char *call, const char *path)
 
 Test(syscalls, hook_sees_calls_and_lets_them_happen)
 {
-    char folder[256];
-    own_folder_make(folder, sizeof folder);
-    int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char directory[256];
+    own_directory_make(directory, sizeof directory);
+    int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {0};
     aoticache_syscall_hook_set(record, &recording);
     int fd = aoticache_syscall_openat(dirfd, "a", O_WRONLY | O_CREAT | O_EXCL, 0600);
@@ -55,9 +55,9 @@ Test(syscalls, hook_sees_calls_and_lets_them_happen)
 
 Test(syscalls, hook_makes_a_call_fail_before_it_happens)
 {
-    char folder[256];
-    own_folder_make(folder, sizeof folder);
-    int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char directory[256];
+    own_directory_make(directory, sizeof directory);
+    int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {.fail = "mkdir"};
     aoticache_syscall_hook_set(record, &recording);
     errno = 0;
@@ -71,16 +71,16 @@ Test(syscalls, hook_makes_a_call_fail_before_it_happens)
 
 Test(home, find_asks_the_environment_first)
 {
-    char folder[256];
+    char directory[256];
     char file[PATH_MAX], found[PATH_MAX];
-    own_folder_make(folder, sizeof folder);
-    snprintf(file, sizeof file, "%s/thing", folder);
+    own_directory_make(directory, sizeof directory);
+    snprintf(file, sizeof file, "%s/thing", directory);
     close(open(file, O_WRONLY | O_CREAT, 0600));
-    setenv("AOTICACHE_HOME", folder, 1);
+    setenv("AOTICACHE_HOME", directory, 1);
     cr_assert_eq(aoticache_home_find("thing", found, NULL), AOTICACHE_OK);
     cr_assert_str_eq(found, file);
     aoticache_error error;
     cr_assert_eq(aoticache_home_find("no such thing", found, &error), AOTICACHE_NOT_FOUND);
-    cr_assert_not_null(strstr(error.message, folder), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, directory), "%s", error.message);
     cr_assert_not_null(strstr(error.message, "no such thing"), "%s", error.message);
 }

@@ -13,15 +13,15 @@
 
 #include "cache/config/config.h"
 #include "cache/trust/internal.h"
-#include "own_folder.h"
+#include "own_directory.h"
 
 #define VECTORS "tests/golden/signatures/vectors.json"
 
-static char folder[128];
+static char work[128];
 
 static void setup(void)
 {
-    own_folder_make(folder, sizeof folder);
+    own_directory_make(work, sizeof work);
 }
 
 TestSuite(trust, .init = setup);
@@ -29,7 +29,7 @@ TestSuite(trust, .init = setup);
 static const char *path_of(const char *name)
 {
     static char path[200];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", work, name);
     return path;
 }
 
@@ -400,7 +400,7 @@ Test(trust, text_that_is_no_secret_key_is_refused_and_not_repeated)
     }
     aoticache_secret_key *key = NULL;
     cr_assert_eq(aoticache_secret_key_read(path_of("nowhere"), &key, NULL), AOTICACHE_NOT_FOUND);
-    cr_assert_eq(aoticache_secret_key_read(folder, &key, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_secret_key_read(work, &key, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_secret_key_generate("a b", &key, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_secret_key_generate(NULL, &key, NULL), AOTICACHE_INVALID);
 }

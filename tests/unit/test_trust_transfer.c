@@ -132,7 +132,7 @@ Test(trust_transfer, two_signatures_serve_while_a_key_is_rotated)
     other = open_other(bob_text, NULL); /* only the new key; the old one is unknown */
     import_one(other, fd, NULL, NULL);
     aoticache_cache_close(other);
-    own_folder_remove(other_path);
+    own_directory_remove(other_path);
     other = open_other(bob_text, ann_text); /* or revoked */
     import_one(other, fd, NULL, NULL);
     aoticache_cache_close(other);
@@ -168,7 +168,7 @@ Test(trust_transfer, entry_that_is_here_gets_the_trusted_signatures_of_its_copie
     report = import_with(other, second, NULL);
     cr_assert_eq(report.entries_signed, 0); /* it has them */
     aoticache_cache_sign(cache, &artifact, bob, NULL);
-    own_folder_remove(other_path);
+    own_directory_remove(other_path);
     aoticache_cache_close(other);
     other = open_other(trusted, NULL);
     import_one(other, first, NULL, NULL);
@@ -230,7 +230,7 @@ Test(trust_transfer, rule_says_whether_a_signature_is_needed)
         aoticache_cache *other = fixture_open_with(&options);
         import_one(other, fd, &transfer, cases[i].comes ? NULL : "): it is not signed; ");
         aoticache_cache_close(other);
-        own_folder_remove(other_path);
+        own_directory_remove(other_path);
     }
     aoticache_cache_close(cache);
     close(fd);
@@ -299,7 +299,7 @@ Test(trust_transfer, key_that_came_along_is_trusted_only_if_asked_and_only_if_it
     cr_assert_eq(report.entries_signed, 2);
     cr_assert_eq(asked.times, 1); /* the second entry finds it trusted */
     aoticache_cache_close(other);
-    own_folder_remove(other_path);
+    own_directory_remove(other_path);
     other = open_other(NULL, ann_text); /* a revoked key is not asked about */
     asked = (struct asked){.answer = true};
     report = import_with(other, fd, &options);

@@ -81,15 +81,15 @@ static void teardown(void)
 TestSuite(unreadable, .init = setup, .fini = teardown);
 
 /* Makes the directory of an object one that only root may enter; everything else belongs to the other user. */
-static const char *shut_folder_of(const char *text)
+static const char *shut_directory_of(const char *text)
 {
-    static char folder[4400];
+    static char directory[4400];
     cr_assert_eq(nftw(fixture_root, give_one, 16, FTW_PHYS), 0);
-    snprintf(folder, sizeof folder, "%s", fixture_object_of(text));
-    *strrchr(folder, '/') = '\0';
-    give(folder, 0);
-    cr_assert_eq(chmod(folder, 0700), 0);
-    return folder;
+    snprintf(directory, sizeof directory, "%s", fixture_object_of(text));
+    *strrchr(directory, '/') = '\0';
+    give(directory, 0);
+    cr_assert_eq(chmod(directory, 0700), 0);
+    return directory;
 }
 
 static uint64_t entries_of(aoticache_cache *cache)
@@ -105,7 +105,7 @@ static void prepare(const char *shut)
     fixture_put(cache, 1, "library one");
     fixture_put(cache, 2, "library two");
     aoticache_cache_close(cache);
-    shut_folder_of(shut);
+    shut_directory_of(shut);
     become(SOMEBODY);
 }
 
@@ -238,14 +238,14 @@ Test(unreadable, directory_does_not_keep_a_collection_from_the_others)
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(report.objects_removed, 1);
-    cr_assert_eq(access(path, F_OK), -1, "what lies behind the folder is still there");
+    cr_assert_eq(access(path, F_OK), -1, "what lies behind the directory is still there");
     cr_assert_not_null(strstr(warnings, "Permission denied"), "%s", warnings);
     aoticache_cache_close(cache);
 }
 
 Test(unreadable, all_of_objects_is_named_once)
 {
-    SKIP_UNDER_EMULATOR("another user cannot open folders that are its own (the reason is not known)");
+    SKIP_UNDER_EMULATOR("another user cannot open directories that are its own (the reason is not known)");
     prepare("library one");
     become(0);
     char path[4400];

@@ -135,14 +135,14 @@ static bool stop_at_once(void *user, uint64_t done, uint64_t all)
 }
 
 /* Writes the state of a run that had checked the objects up to this one. */
-static void write_state(const char *cursor, unsigned folder, int quick, int repair, const char *damaged)
+static void write_state(const char *cursor, unsigned directory, int quick, int repair, const char *damaged)
 {
     char text[1024];
     snprintf(text, sizeof text, "cache/verify.state");
     FILE *file = fopen(fixture_write(text, ""), "w");
     cr_assert_not_null(file);
     fprintf(file, "aoticache-verify 1\nquick %d\nrepair %d\nindex 1\nphase 0\nfolder %u\ncursor %s\n", quick, repair,
-            folder, cursor);
+            directory, cursor);
     fprintf(file,
             "objects 100\nbytes 1000\ndamaged %s\nmissing 0\nforeign 0\nunindexed 0\nwrong_entries 0\n"
             "wrong_links 0\nwrong_marks 0\nwrong_signatures 0\nunreferenced 0\nrepaired 0\nunreadable 0\n",
@@ -155,10 +155,10 @@ static const char middle[] = "7fffffffffffffffffffffffffffffffffffffffffffffffff
 static uint64_t count_after_middle(void)
 {
     uint64_t count = 0;
-    char folder[64];
+    char directory[64];
     for (unsigned i = 0x80; i < 0x100; i++) {
-        snprintf(folder, sizeof folder, "objects/%02x", i);
-        count += (uint64_t)fixture_names(folder);
+        snprintf(directory, sizeof directory, "objects/%02x", i);
+        count += (uint64_t)fixture_names(directory);
     }
     return count;
 }
@@ -369,7 +369,7 @@ Test(verify_parts, check_of_the_index_can_be_stopped)
 
 /* ---- links, pins and tags ---- */
 
-static void put_with_side_file(char ret_folder[4400])
+static void put_with_side_file(char ret_directory[4400])
 {
     aoticache_request *request = fixture_request(5);
     const aoticache_file files[] = {{.name = "library.so", .path = fixture_write("made.so", "with side file")},
@@ -380,19 +380,19 @@ static void put_with_side_file(char ret_folder[4400])
     product.file_count = 2;
     product.producer = "test";
     cr_assert_eq(aoticache_cache_put(cache, request, &product, &artifact, NULL), AOTICACHE_OK);
-    snprintf(ret_folder, 4400, "%s", aoticache_artifact_get_info(artifact)->directory);
+    snprintf(ret_directory, 4400, "%s", aoticache_artifact_get_info(artifact)->directory);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
 }
 
 Test(verify_parts, directories_of_side_files_are_those_of_the_artifact)
 {
-    char folder[4400], path[4500];
-    put_with_side_file(folder);
+    char directory[4400], path[4500];
+    put_with_side_file(directory);
     cr_assert_eq(VERIFY().wrong_links, 0, "%s", seen);
     static const char *const kinds[] = {"replaced", "missing", "added"};
     for (int kind = 0; kind < 3; kind++) {
-        snprintf(path, sizeof path, "%s/%s", folder, kind < 2 ? "kernel.cubin" : "other");
+        snprintf(path, sizeof path, "%s/%s", directory, kind < 2 ? "kernel.cubin" : "other");
         if (kind < 2)
             cr_assert_eq(unlink(path), 0);
         if (kind != 1)
@@ -404,14 +404,14 @@ Test(verify_parts, directories_of_side_files_are_those_of_the_artifact)
         cr_assert_eq(report.repaired, 1, "%s: %s", kinds[kind], seen);
         report = VERIFY();
         cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s: %s", kinds[kind], seen);
-        put_with_side_file(folder);
+        put_with_side_file(directory);
     }
 }
 
 Test(verify_parts, odd_names_next_to_links_and_marks_are_foreign)
 {
-    char folder[4400], path[4500];
-    put_with_side_file(folder);
+    char directory[4400], path[4500];
+    put_with_side_file(directory);
     snprintf(path, sizeof path, "%s/artifacts/odd", fixture_cache);
     cr_assert_eq(symlink("/etc", path), 0);
     aoticache_key key = fixture_key(1);

@@ -19,12 +19,12 @@ static void fill_blob(float blob[BLOB_BYTES / 4])
     blob[32] = 100;
 }
 
-static void write_blob(const char *folder, size_t bytes)
+static void write_blob(const char *directory, size_t bytes)
 {
     float blob[BLOB_BYTES / 4];
     char path[256];
     fill_blob(blob);
-    snprintf(path, sizeof path, "%s/weights.bin", folder);
+    snprintf(path, sizeof path, "%s/weights.bin", directory);
     FILE *file = fopen(path, "wb");
     cr_assert(file != NULL && fwrite(blob, 1, bytes, file) == bytes && fclose(file) == 0);
 }
@@ -60,16 +60,16 @@ static void check_runs(AOTInductorModelContainerHandle container)
 static void shell(const char *command)
 {
     char text[512];
-    snprintf(text, sizeof text, "cd %s && %s", kernel_folder, command);
+    snprintf(text, sizeof text, "cd %s && %s", kernel_directory, command);
     run_command(text);
 }
 
 static void append(void)
 {
     char command[512];
-    write_blob(kernel_folder, BLOB_BYTES);
-    snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/weights.bin", kernel_folder,
-             kernel_folder);
+    write_blob(kernel_directory, BLOB_BYTES);
+    snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/weights.bin", kernel_directory,
+             kernel_directory);
     run_command(command);
 }
 
@@ -97,7 +97,7 @@ Test(weights, a_library_that_is_cut_off_or_has_none_says_both_sizes)
     KERNEL_FAILS(create_in(NULL, &container), "do not end with the kernel's 192 bytes of appended weights");
     shell("head -c 64 weights.bin > few && cp kernel.so copy.so");
     char command[512];
-    snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/few", kernel_folder, kernel_folder);
+    snprintf(command, sizeof command, "scripts/append-weights %s/kernel.so %s/few", kernel_directory, kernel_directory);
     run_command(command);
     KERNEL_FAILS(create_in(NULL, &container), "64 bytes of weights, but the kernel has 192");
     /* The middle is cut out, the end is there. */
@@ -110,20 +110,20 @@ Test(weights, a_library_that_is_cut_off_or_has_none_says_both_sizes)
 Test(weights, a_file_is_next_to_the_library_or_in_the_hosts_directory)
 {
     AOTInductorModelContainerHandle container = NULL;
-    char other[sizeof kernel_folder], path[sizeof kernel_folder + 16];
+    char other[sizeof kernel_directory], path[sizeof kernel_directory + 16];
     kernel_compile("linear.c", "-DWEIGHTS=FILE -DWITH_DATA=0");
     kernel_load();
     KERNEL_FAILS(create_in(NULL, &container), "weights.bin: cannot be opened: No such file");
-    write_blob(kernel_folder, 100);
+    write_blob(kernel_directory, 100);
     KERNEL_FAILS(create_in(NULL, &container), "weights.bin: 100 bytes of weights, but the kernel has 192");
-    write_blob(kernel_folder, BLOB_BYTES);
-    snprintf(path, sizeof path, "%s/none", kernel_folder);
+    write_blob(kernel_directory, BLOB_BYTES);
+    snprintf(path, sizeof path, "%s/none", kernel_directory);
     KERNEL_WORKS(create_in(path, &container));
     check_runs(container);
     KERNEL_WORKS(create_in("", &container));
     check_runs(container);
     kernel_remove();
-    own_folder_make(other, sizeof other);
+    own_directory_make(other, sizeof other);
     write_blob(other, BLOB_BYTES);
     KERNEL_WORKS(create_in(other, &container));
     check_runs(container);

@@ -16,8 +16,8 @@
 static void begin(void)
 {
     fixture_begin();
-    setenv("HOME", test_folder, 1);
-    setenv("TMPDIR", test_folder, 1);
+    setenv("HOME", test_directory, 1);
+    setenv("TMPDIR", test_directory, 1);
     unsetenv("XDG_CACHE_HOME");
 }
 
@@ -38,12 +38,12 @@ TestSuite(worker, .init = begin, .fini = fixture_end, .timeout = 900);
 /* Makes a fake Python from the script, with packages next to it as Python has them. Returns the program. */
 static const char *make_python(const char *script)
 {
-    make_folder("py");
-    make_folder("py/bin");
-    make_folder("py/lib");
-    make_folder("py/lib/python3.99");
-    make_folder("py/lib/python3.99/site-packages");
-    make_folder("py/lib/python3.99/site-packages/torch");
+    make_directory("py");
+    make_directory("py/bin");
+    make_directory("py/lib");
+    make_directory("py/lib/python3.99");
+    make_directory("py/lib/python3.99/site-packages");
+    make_directory("py/lib/python3.99/site-packages/torch");
     write_file("py/lib/python3.99/site-packages/torch/version.py", VERSION_FILE, 0600);
     write_file("py/pyvenv.cfg", "", 0600);
     return write_script("py/bin/python", script);
@@ -68,7 +68,7 @@ static aoticache_status compile_request(aoticache_hook *hook, const aoticache_re
     snprintf(name, sizeof name, "work%d-%d", (int)getpid(), round++);
     *delivery = (struct delivery){0};
     *error = (aoticache_error){.message = ""};
-    return aoticache_hook_compile(hook, request, make_folder(name), deliver, delivery, error);
+    return aoticache_hook_compile(hook, request, make_directory(name), deliver, delivery, error);
 }
 
 static aoticache_status compile(aoticache_hook *hook, struct delivery *delivery, aoticache_error *error)
@@ -93,7 +93,7 @@ static pid_t worker_of(const struct delivery *delivery)
 Test(worker, version_is_found_without_starting_python)
 {
     char script[PATH_MAX + 64];
-    snprintf(script, sizeof script, SHELL "touch %s/started\n", test_folder);
+    snprintf(script, sizeof script, SHELL "touch %s/started\n", test_directory);
     aoticache_hook *hook = make_hook(make_python(script), 0);
     cr_assert_str_eq(aoticache_hook_get_info(hook).producer, "pytorch 9.8.7");
     aoticache_request *request = make_abs_request();
@@ -103,15 +103,15 @@ Test(worker, version_is_found_without_starting_python)
     cr_assert_not_null(aoticache_request_get_environment(request, "worker"));
     aoticache_request_free(request);
     aoticache_hook_free(hook);
-    cr_assert_neq(access(in_folder("started"), F_OK), 0);
+    cr_assert_neq(access(in_directory("started"), F_OK), 0);
 }
 
 Test(worker, python_is_asked_where_the_version_is_not_unique)
 {
     const char *program = make_python(SHELL "[ \"$1\" = -c ] && echo 1.2.3+cu999\n");
-    make_folder("py/lib/python3.98");
-    make_folder("py/lib/python3.98/site-packages");
-    make_folder("py/lib/python3.98/site-packages/torch");
+    make_directory("py/lib/python3.98");
+    make_directory("py/lib/python3.98/site-packages");
+    make_directory("py/lib/python3.98/site-packages/torch");
     write_file("py/lib/python3.98/site-packages/torch/version.py", "__version__ = \"1.1.1\"\n", 0600);
     aoticache_hook *hook = make_hook(program, 0);
     cr_assert_str_eq(aoticache_hook_get_info(hook).producer, "pytorch 1.2.3");
@@ -131,7 +131,7 @@ static void check_create(const char *program, aoticache_status expected, const c
 
 Test(worker, python_without_pytorch_is_told)
 {
-    check_create(in_folder("none"), AOTICACHE_NOT_FOUND, in_folder("none"));
+    check_create(in_directory("none"), AOTICACHE_NOT_FOUND, in_directory("none"));
     const char *program = write_script("python", SHELL "echo no module named torch >&2; exit 1\n");
     check_create(program, AOTICACHE_UNSUPPORTED, "no module named torch");
     check_create(write_script("silent", SHELL), AOTICACHE_UNSUPPORTED, "does not report the version");
@@ -201,11 +201,11 @@ Test(worker, death_in_a_compile_fails_it_and_the_next_one_works)
     snprintf(script, sizeof script,
              SHELL HELLO "if [ ! -e %s/once ]; then read -r request; echo dying >&2\n"
                          "echo $$ > %s/new; mv %s/new %s/once; sleep 300; fi\n",
-             test_folder, test_folder, test_folder, test_folder);
+             test_directory, test_directory, test_directory, test_directory);
     strcat(script, "while :; do\n" ASK GOOD "done\n");
     aoticache_hook *hook = make_hook(make_python(script), 0);
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/once", test_folder);
+    snprintf(path, sizeof path, "%s/once", test_directory);
     pthread_t killer;
     cr_assert_eq(pthread_create(&killer, NULL, kill_worker, path), 0);
     struct delivery delivery;
@@ -224,14 +224,14 @@ Test(worker, timeout_kills_the_group_and_the_next_one_works)
     char script[PATH_MAX + 1024];
     snprintf(script, sizeof script,
              SHELL HELLO "if [ ! -e %s/once ]; then read -r request; sleep 300 & echo $! > %s/once; wait; fi\n",
-             test_folder, test_folder);
+             test_directory, test_directory);
     strcat(script, "while :; do\n" ASK GOOD "done\n");
     aoticache_hook *hook = make_hook(make_python(script), 3); /* it must be sleeping by then */
     struct delivery delivery;
     aoticache_error error;
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "longer than 3 s"), "%s", error.message);
-    cr_assert(is_gone_soon((pid_t)atoi(read_text(in_folder("once")))));
+    cr_assert(is_gone_soon((pid_t)atoi(read_text(in_directory("once")))));
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_hook_free(hook);
 }
@@ -267,7 +267,7 @@ Test(worker, wrong_behaviour_fails_and_names_the_worker)
         cr_assert_not_null(strstr(error.message, wrong_scripts[i][1]), "%s: %s", wrong_scripts[i][0], error.message);
         cr_assert_not_null(strstr(error.message, "hook worker"), "%s", error.message);
         aoticache_hook_free(hook);
-        own_folder_remove(in_folder("py"));
+        own_directory_remove(in_directory("py"));
     }
 }
 
@@ -281,7 +281,7 @@ Test(worker, unasked_words_end_it_before_the_next_compile)
     aoticache_error error;
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     pid_t worker = worker_of(&delivery);
-    for (int i = 0; i < 3000 && access(in_folder("said"), F_OK) != 0; i++)
+    for (int i = 0; i < 3000 && access(in_directory("said"), F_OK) != 0; i++)
         sleep_ms(10);
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_neq(worker, worker_of(&delivery));
@@ -294,10 +294,10 @@ static void *compile_in_thread(void *hook)
     struct delivery delivery = {0};
     aoticache_error error;
     aoticache_request *request = make_abs_request();
-    char folder[sizeof test_folder + 32];
-    snprintf(folder, sizeof folder, "%s/thread-XXXXXX", test_folder);
-    cr_assert_not_null(mkdtemp(folder));
-    aoticache_status status = aoticache_hook_compile(hook, request, folder, deliver, &delivery, &error);
+    char directory[sizeof test_directory + 32];
+    snprintf(directory, sizeof directory, "%s/thread-XXXXXX", test_directory);
+    cr_assert_not_null(mkdtemp(directory));
+    aoticache_status status = aoticache_hook_compile(hook, request, directory, deliver, &delivery, &error);
     aoticache_request_free(request);
     return (void *)(intptr_t)status;
 }
@@ -357,13 +357,13 @@ Test(worker, as_many_compile_at_once_as_there_are_workers)
     snprintf(script, sizeof script,
              SHELL "echo $$ >> %s/started\n" HELLO "while :; do\n" ASK "echo $$ >> %s/begun\n"
                    "while [ $(wc -l < %s/begun) -lt 3 ]; do sleep 0.02; done\n" GOOD "done\n",
-             test_folder, test_folder, test_folder);
+             test_directory, test_directory, test_directory);
     aoticache_hook *hook = make_pool(3, script);
     compile_in_threads(hook, 9);
-    cr_assert_eq(count_lines(read_text(in_folder("begun"))), 9);
-    cr_assert_eq(count_lines(read_text(in_folder("started"))), 3, "%s", read_text(in_folder("started")));
+    cr_assert_eq(count_lines(read_text(in_directory("begun"))), 9);
+    cr_assert_eq(count_lines(read_text(in_directory("started"))), 3, "%s", read_text(in_directory("started")));
     int pids[3];
-    cr_assert_eq(sscanf(read_text(in_folder("started")), "%d %d %d", &pids[0], &pids[1], &pids[2]), 3);
+    cr_assert_eq(sscanf(read_text(in_directory("started")), "%d %d %d", &pids[0], &pids[1], &pids[2]), 3);
     aoticache_hook_free(hook);
     for (int i = 0; i < 3; i++)
         cr_assert(is_gone_soon(pids[i]));
@@ -412,8 +412,8 @@ Test(worker, output_is_of_one_compile)
     for (int i = 0; i < 2; i++) {
         char said[256] = "", name[16];
         snprintf(name, sizeof name, "said%d", i);
-        cr_assert_eq(aoticache_hook_compile(hook, request, make_folder(name), take_output, said, &error), AOTICACHE_OK,
-                     "%s", error.message);
+        cr_assert_eq(aoticache_hook_compile(hook, request, make_directory(name), take_output, said, &error),
+                     AOTICACHE_OK, "%s", error.message);
         cr_assert_str_eq(said, expected[i]);
     }
     aoticache_request_free(request);
@@ -436,13 +436,13 @@ Test(worker, guard_of_an_answer_is_in_the_product)
     aoticache_request *request = make_abs_request();
     aoticache_error error;
     char guard[256] = "";
-    cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("exact"), take_guard, guard, &error),
+    cr_assert_eq(aoticache_hook_compile(hook, request, make_directory("exact"), take_guard, guard, &error),
                  AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "exact shapes"), "%s", error.message);
     cr_assert_eq(aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL),
                  AOTICACHE_OK);
-    cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("dynamic"), take_guard, guard, &error), AOTICACHE_OK,
-                 "%s", error.message);
+    cr_assert_eq(aoticache_hook_compile(hook, request, make_directory("dynamic"), take_guard, guard, &error),
+                 AOTICACHE_OK, "%s", error.message);
     cr_assert_str_eq(guard, "float32[s0,s1]; s0=2..");
     aoticache_request_free(request);
     aoticache_hook_free(hook);
@@ -476,9 +476,9 @@ Test(worker, child_of_a_fork_has_one_of_its_own)
 static void make_sleeping_torch(void)
 {
     char text[PATH_MAX * 2 + 512];
-    make_folder("packages");
-    make_folder("packages/torch");
-    make_folder("packages/torch/_inductor");
+    make_directory("packages");
+    make_directory("packages/torch");
+    make_directory("packages/torch/_inductor");
     write_file("packages/torch/version.py", "__version__ = '9.8.7'\n", 0600);
     write_file("packages/torch/_inductor/__init__.py", "", 0600);
     snprintf(text, sizeof text,
@@ -493,9 +493,9 @@ static void make_sleeping_torch(void)
              "        os.rename('%s/pids.new', '%s/pids')\n"
              "        time.sleep(300)\n"
              "ops = Ops()\n",
-             test_folder, test_folder, test_folder);
+             test_directory, test_directory, test_directory);
     write_file("packages/torch/__init__.py", text, 0600);
-    setenv("PYTHONPATH", in_folder("packages"), 1);
+    setenv("PYTHONPATH", in_directory("packages"), 1);
 }
 
 /*
@@ -512,11 +512,11 @@ static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
         if (held) {
             pthread_t thread;
             pthread_create(&thread, NULL, compile_in_thread, hook);
-            while (access(in_folder("pids"), F_OK) != 0)
+            while (access(in_directory("pids"), F_OK) != 0)
                 sleep_ms(20);
             if (fork() == 0) {
                 write_file("held", "", 0600);
-                while (access(in_folder("over"), F_OK) != 0 && access(test_folder, F_OK) == 0)
+                while (access(in_directory("over"), F_OK) != 0 && access(test_directory, F_OK) == 0)
                     sleep_ms(20);
                 _exit(0);
             }
@@ -527,9 +527,9 @@ static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
         _exit(1);
     }
     int worker = 0, compiler = 0;
-    for (int i = 0; i < 1500 && access(in_folder("pids"), F_OK) != 0; i++)
+    for (int i = 0; i < 1500 && access(in_directory("pids"), F_OK) != 0; i++)
         sleep_ms(20);
-    cr_assert_eq(sscanf(read_text(in_folder("pids")), "%d %d", &worker, &compiler), 2);
+    cr_assert_eq(sscanf(read_text(in_directory("pids")), "%d %d", &worker, &compiler), 2);
     cr_assert(is_running(worker) && is_running(compiler));
     *ret_worker = worker;
     *ret_compiler = compiler;
@@ -543,7 +543,7 @@ static void check_end_with_host(bool held)
     make_sleeping_torch();
     pid_t worker, compiler;
     pid_t host = start_host(held, &worker, &compiler);
-    for (int i = 0; held && i < 1500 && access(in_folder("held"), F_OK) != 0; i++)
+    for (int i = 0; held && i < 1500 && access(in_directory("held"), F_OK) != 0; i++)
         sleep_ms(20);
     kill(host, SIGKILL);
     waitpid(host, NULL, 0);
@@ -596,9 +596,9 @@ static void check_features(const char *macros, const char *arch, const char *exp
         "found = worker[\"features_of\"](macros)\n"
         "print(\",\".join(dict.fromkeys(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3])))' "
         "%s/share/aoticache/worker.py %s/macros %s > %s/features",
-        getenv("AOTICACHE_HOME"), test_folder, arch, test_folder);
+        getenv("AOTICACHE_HOME"), test_directory, arch, test_directory);
     cr_assert_eq(system(command), 0, "%s", command);
-    char *found = read_text(in_folder("features"));
+    char *found = read_text(in_directory("features"));
     found[strcspn(found, "\n")] = '\0';
     cr_assert_str_eq(found, expected);
 }
@@ -663,20 +663,20 @@ Test(worker, script_never_compiles_for_one_length_of_vectors)
  * Keeps files that PyTorch makes once for all processes (its precompiled headers, the machine's instructions) in the
  * build directory.
  */
-static void share_folders_of_pytorch(void)
+static void share_directories_of_pytorch(void)
 {
     const char *names[][2] = {{"TORCHINDUCTOR_CACHE_DIR", "inductor-cache"}, {"TMPDIR", "inductor-cache/tmp"}};
     for (size_t i = 0; i < 2; i++) {
         char path[PATH_MAX + 32];
         snprintf(path, sizeof path, "%s/%s", fixture_build(), names[i][1]);
         bool is_usable = (mkdir(path, 0700) == 0 || errno == EEXIST) && access(path, W_OK) == 0;
-        setenv(names[i][0], is_usable ? path : test_folder, 1);
+        setenv(names[i][0], is_usable ? path : test_directory, 1);
     }
 }
 
 static aoticache_hook *make_real_hook(const char *cpu_features)
 {
-    share_folders_of_pytorch();
+    share_directories_of_pytorch();
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_hook *hook = NULL;
     aoticache_error error = {.message = ""};

@@ -92,22 +92,22 @@ def compile_player(sources: pathlib.Path, build: pathlib.Path, player: pathlib.P
 
 def build_version(commit: str) -> pathlib.Path:
     """Returns the built sources of a commit; builds them again if a build was not completed."""
-    folder = BUILD / "versions" / commit[:12]
-    if (folder / "is-built").exists():
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    directory = BUILD / "versions" / commit[:12]
+    if (directory / "is-built").exists():
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     archive = subprocess.run(["git", "-C", str(TOP), "archive", commit], capture_output=True, check=True).stdout
-    subprocess.run(["tar", "x", "-C", str(folder)], input=archive, check=True)
+    subprocess.run(["tar", "x", "-C", str(directory)], input=archive, check=True)
     targets = ["lib/libaoticache.a", "lib/libaoticache.so.0", "bin/aoticache", "bin/aoticache-gc"]
-    if "libaoticache_remote_" in (folder / "Makefile").read_text():
+    if "libaoticache_remote_" in (directory / "Makefile").read_text():
         targets += [f"lib/{one.name}" for one in (BUILD / "lib").glob("libaoticache_remote_*.so")]
     env = {name: value for name, value in os.environ.items() if name not in ("BUILD", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    made = run("make", "-j2", "OPTIMISE=-O0", "WARN=", "HARDEN=", *(f"build/{target}" for target in targets), env=env, cwd=folder)
+    made = run("make", "-j2", "OPTIMISE=-O0", "WARN=", "HARDEN=", *(f"build/{target}" for target in targets), env=env, cwd=directory)
     if made.returncode != 0:
         raise SystemExit(f"trial: {commit} does not build:\n{made.stdout[-2000:]}{made.stderr[-2000:]}")
-    (folder / "is-built").touch()
-    return folder
+    (directory / "is-built").touch()
+    return directory
 
 
 def read_list(is_short: bool, only: str) -> list[Version]:
@@ -124,10 +124,10 @@ def read_list(is_short: bool, only: str) -> list[Version]:
             skip(name, "this clone does not have it (a shallow clone, or no clone)")
             continue
         begun = time.monotonic()
-        folder = build_version(found.stdout.strip())
-        player = folder / "player"
-        compile_player(folder, folder / "build", player)
-        version = Version(name, int(index), folder / "build", player, has_records(folder))
+        directory = build_version(found.stdout.strip())
+        player = directory / "player"
+        compile_player(directory, directory / "build", player)
+        version = Version(name, int(index), directory / "build", player, has_records(directory))
         version.learn()
         versions.append(version)
         note(f"{name}: {what}; there after {time.monotonic() - begun:.0f} s")
@@ -176,12 +176,12 @@ class Place:
         return (self.cache / "index.sqlite3").stat().st_ino
 
     def set_aside(self) -> list[str]:
-        folder = self.cache / "quarantine"
-        return sorted(one.name for one in folder.iterdir()) if folder.exists() else []
+        directory = self.cache / "quarantine"
+        return sorted(one.name for one in directory.iterdir()) if directory.exists() else []
 
     def signatures(self) -> dict[str, bytes]:
-        folder = self.cache / "signatures"
-        return {one.name: one.read_bytes() for one in folder.iterdir()} if folder.exists() else {}
+        directory = self.cache / "signatures"
+        return {one.name: one.read_bytes() for one in directory.iterdir()} if directory.exists() else {}
 
 
 class Player:
@@ -444,9 +444,9 @@ def try_transfer(root: pathlib.Path, old: Version, current: Version) -> None:
     with Place(root, f"transfer {old.name}") as place:
         for maker, taker, way in ((old, current, "of the older, by this version"),
                                   (current, old, "of this version, by the older")):
-            folder = place.root / f"from {maker.name}"
-            folder.mkdir(mode=0o700)
-            source, target, archive = folder / "source", folder / "target", folder / "archive"
+            directory = place.root / f"from {maker.name}"
+            directory.mkdir(mode=0o700)
+            source, target, archive = directory / "source", directory / "target", directory / "archive"
             fill(place, maker, source)
             made = place.tool(maker, "export", archive, "--marks", cache=source)
             is_signed = "key" in maker.commands

@@ -39,8 +39,8 @@ static int set_mode(int fd, bool for_all)
 static char *temporary_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    int folder = slash == NULL ? 0 : (int)(slash - path) + 1;
-    return aoticache_cli_text("%.*s.%s.XXXXXX", folder, path, path + folder);
+    int directory = slash == NULL ? 0 : (int)(slash - path) + 1;
+    return aoticache_cli_text("%.*s.%s.XXXXXX", directory, path, path + directory);
 }
 
 int aoticache_cli_write_file(const aoticache_cli *cli, const char *path, bool for_all, const char *text, size_t size)

@@ -20,10 +20,10 @@
 static void give_locks_to_owner(const char *directory, const struct stat *owner)
 {
     static const char *const names[] = {"collect.lock", "lock", "gate", "index.sqlite3-gate"};
-    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; folder >= 0 && i < sizeof names / sizeof names[0]; i++) {
+    cleanup_fd int subdirectory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; subdirectory >= 0 && i < sizeof names / sizeof names[0]; i++) {
         struct stat found;
-        cleanup_fd int fd = openat(folder, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        cleanup_fd int fd = openat(subdirectory, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == 0 && found.st_nlink == 1 &&
             found.st_size == 0 && fchown(fd, owner->st_uid, owner->st_gid) != 0)
             return; /* the collection will then report what it cannot open */

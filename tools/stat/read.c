@@ -120,17 +120,18 @@ static int read_entries(stat_view *view)
 
 /* ---- the disk ---- */
 
-static uint64_t file_bytes(int folder, const char *name)
+static uint64_t file_bytes(int directory, const char *name)
 {
     struct stat found;
-    return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(found.st_mode) ? (uint64_t)found.st_size
-                                                                                             : 0;
+    return fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(found.st_mode)
+               ? (uint64_t)found.st_size
+               : 0;
 }
 
-static void read_quarantine(int folder, stat_disk *disk)
+static void read_quarantine(int directory, stat_disk *disk)
 {
     cleanup_dir DIR *listing =
-        aoticache_listing_open(openat(folder, "quarantine", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        aoticache_listing_open(openat(directory, "quarantine", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (item->d_name[0] == '.')
             continue;
@@ -143,13 +144,13 @@ static void read_quarantine(int folder, stat_disk *disk)
 static void read_disk(const char *directory, stat_disk *disk)
 {
     struct statvfs filesystem;
-    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_fd int subdirectory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *disk = (stat_disk){.index_bytes = 0};
-    if (folder < 0)
+    if (subdirectory < 0)
         return;
-    disk->index_bytes = file_bytes(folder, "index.sqlite3") + file_bytes(folder, "index.sqlite3-wal");
-    read_quarantine(folder, disk);
-    if (fstatvfs(folder, &filesystem) == 0) {
+    disk->index_bytes = file_bytes(subdirectory, "index.sqlite3") + file_bytes(subdirectory, "index.sqlite3-wal");
+    read_quarantine(subdirectory, disk);
+    if (fstatvfs(subdirectory, &filesystem) == 0) {
         disk->filesystem_bytes = (uint64_t)filesystem.f_blocks * filesystem.f_frsize;
         disk->filesystem_free_bytes = (uint64_t)filesystem.f_bavail * filesystem.f_frsize;
     }

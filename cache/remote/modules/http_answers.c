@@ -12,8 +12,8 @@
 /* The requests to which a row applies. */
 enum { GETS = 1 << HTTP_GET, HEADS = 1 << HTTP_HEAD, READS = GETS | HEADS, PUTS = 1 << HTTP_PUT, ALL = 0xff };
 
-#define NO_FOLDER "the server has no directory for it"
-#define MAKE_FOLDER "create it there, or let the server create directories (nginx: create_full_put_path on)"
+#define NO_DIRECTORY "the server has no directory for it"
+#define MAKE_DIRECTORY "create it there, or let the server create directories (nginx: create_full_put_path on)"
 
 static const struct row {
     long code;
@@ -28,12 +28,12 @@ static const struct row {
      "for S3, the permission s3:ListBucket distinguishes the two"},
     {403, ALL, AOTICACHE_DENIED, "the server denies access", "this user may not write"},
     {404, READS, AOTICACHE_NOT_FOUND, "", NULL},
-    {404, PUTS, AOTICACHE_DENIED, NO_FOLDER, MAKE_FOLDER},
+    {404, PUTS, AOTICACHE_DENIED, NO_DIRECTORY, MAKE_DIRECTORY},
     {404, ALL, AOTICACHE_NOT_FOUND, "", NULL},
     {405, HEADS, AOTICACHE_NOT_FOUND, "the server does not support HEAD", NULL},
     {405, ALL, AOTICACHE_DENIED, "the server does not allow this kind of request", NULL},
     {407, ALL, AOTICACHE_DENIED, "the proxy requires authentication", NULL},
-    {409, PUTS, AOTICACHE_DENIED, NO_FOLDER, MAKE_FOLDER},
+    {409, PUTS, AOTICACHE_DENIED, NO_DIRECTORY, MAKE_DIRECTORY},
     {410, ALL, AOTICACHE_NOT_FOUND, "", NULL},
     {411, ALL, AOTICACHE_DENIED, "the server requires the length of the request", NULL},
     {412, PUTS, AOTICACHE_LOCKED, "it was changed there by another machine", NULL},

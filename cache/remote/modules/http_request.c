@@ -278,9 +278,9 @@ static CURLcode perform(http_connection *connection, http_method method, const c
  * the last one exists, as far as the server reports: it has created it, or answers that MKCOL is not allowed, as a server
  * without MKCOL does too.
  */
-static bool make_folders(http_connection *connection, const char *url, int64_t deadline)
+static bool make_directories(http_connection *connection, const char *url, int64_t deadline)
 {
-    char *folder = strdup(url), *path = folder != NULL ? strstr(folder, "://") : NULL;
+    char *directory = strdup(url), *path = directory != NULL ? strstr(directory, "://") : NULL;
     long last = 0;
     path = path != NULL ? strchr(path + 3, '/') : NULL;
     for (char *end = path != NULL ? strchr(path + 1, '/') : NULL; end != NULL; end = strchr(end + 1, '/')) {
@@ -289,12 +289,12 @@ static bool make_folders(http_connection *connection, const char *url, int64_t d
         const char after = end[1];
         end[1] = '\0'; /* a directory's name ends with a slash */
         answer.curl = connection->curl;
-        if (perform(connection, HTTP_MKCOL, folder, &nothing, deadline, &answer) != CURLE_OK)
+        if (perform(connection, HTTP_MKCOL, directory, &nothing, deadline, &answer) != CURLE_OK)
             break;
         end[1] = after;
         last = answer.code;
     }
-    free(folder);
+    free(directory);
     return last == 201 || last == 405;
 }
 
@@ -305,7 +305,7 @@ static bool lacks_conditions(const http_connection *connection, const http_body 
 }
 
 /* Returns whether a PUT may have been refused because its directory is missing. */
-static bool lacks_folder(const http_connection *connection, long code)
+static bool lacks_directory(const http_connection *connection, long code)
 {
     return connection->sigv4 == NULL && (code == 404 || code == 409 || code == 500);
 }
@@ -319,9 +319,9 @@ static CURLcode perform_put(http_connection *connection, const char *url, const 
         result = perform(connection, HTTP_PUT, url, body, deadline, answer);
         connection->lacks_conditions = answer->code != 400 && answer->code != 501; /* the condition was not the cause */
     }
-    if (result == CURLE_OK && lacks_folder(connection, answer->code)) {
+    if (result == CURLE_OK && lacks_directory(connection, answer->code)) {
         const long code = answer->code;
-        if (make_folders(connection, url, deadline))
+        if (make_directories(connection, url, deadline))
             return perform(connection, HTTP_PUT, url, body, deadline, answer);
         answer->code = code;
     }

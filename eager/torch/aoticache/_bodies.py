@@ -340,13 +340,13 @@ def _name(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _torch_folder() -> str:
+def _torch_directory() -> str:
     spec = importlib.util.find_spec("torch")
     return os.path.dirname(spec.origin) + os.sep if spec is not None and spec.origin else "\0"
 
 
 @functools.lru_cache(maxsize=1)
-def _library_folders() -> tuple[str, ...]:
+def _library_directories() -> tuple[str, ...]:
     paths = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
     return tuple(path + os.sep for path in paths if path)
 
@@ -354,11 +354,11 @@ def _library_folders() -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4096)
 def is_known_file(path: str) -> bool:
     """Returns whether a source file belongs to PyTorch or to Python's library."""
-    if path.startswith(_torch_folder()):
+    if path.startswith(_torch_directory()):
         return True
     if path.startswith("<frozen "):
         return True
-    in_library = path.startswith(_library_folders())
+    in_library = path.startswith(_library_directories())
     return in_library and f"{os.sep}site-packages{os.sep}" not in path and f"{os.sep}dist-packages{os.sep}" not in path
 
 

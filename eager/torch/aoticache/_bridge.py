@@ -60,8 +60,8 @@ def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
     words = [compiler, *extra, "-std=c++20", "-O2", "-fPIC", "-shared", "-w"]
     words += ["-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     words.append(f"-I{include}")
-    for folder in torch_includes(root):
-        words += ["-isystem", folder]
+    for directory in torch_includes(root):
+        words += ["-isystem", directory]
     libraries = str(root / "lib")
     # No rpath: on other machines PyTorch is in another directory. The bridge finds the loaded library by its soname.
     # Never unmapped: PyTorch's dispatcher keeps pointers into it.

@@ -387,7 +387,7 @@ def normalize(command: Sequence[str], target: str) -> tuple[list[str], list[str]
     """
     sources: list[str] = []
     words: list[str] = []
-    places = well_known_folders()
+    places = well_known_directories()
     rest = iter(command)
     for word in rest:
         if word == "-o":
@@ -413,23 +413,23 @@ def content_of(path: str) -> str:
         return digest(file.read())
 
 
-def well_known_folders() -> list[tuple[str, str]]:
+def well_known_directories() -> list[tuple[str, str]]:
     import torch
 
     paths = sysconfig.get_paths()
-    folders = [
+    directories = [
         (os.path.dirname(os.path.abspath(torch.__file__)), "<torch>"),
         (paths.get("include", ""), "<python>/include"),
         (sysconfig.get_path("include", scheme="posix_prefix") or "", "<python>/include"),
         (sysconfig.get_config_var("LIBDIR") or "", "<python>/lib"),
     ]
-    return [(folder, name) for folder, name in folders if folder]
+    return [(directory, name) for directory, name in directories if directory]
 
 
 def place_of(path: str, places: Sequence[tuple[str, str]]) -> str:
-    for folder, name in places:
-        if is_below(path, folder):
-            return name + path[len(folder) :]
+    for directory, name in places:
+        if is_below(path, directory):
+            return name + path[len(directory) :]
     return path
 
 

@@ -63,10 +63,10 @@ class Lease:
 
 
 def open_file(path: str) -> int:
-    folder = os.path.dirname(path)
+    directory = os.path.dirname(path)
     with suppress(FileExistsError):
-        os.mkdir(folder, os.stat(os.path.dirname(folder)).st_mode & 0o777)
-    status = os.stat(folder)
+        os.mkdir(directory, os.stat(os.path.dirname(directory)).st_mode & 0o777)
+    status = os.stat(directory)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _files_lock:
         descriptor = os.open(path, flags, status.st_mode & 0o666)

@@ -124,5 +124,5 @@ def caches_are_disabled() -> bool:
     return bool(getattr(torch.compiler.config, "force_disable_caches", False))
 
 
-def is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+def is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)

@@ -30,10 +30,10 @@ class Executor:
         self.runner, self.handle = runner, handle
 
 
-def find_nodes(folder: str) -> str | None:
+def find_nodes(directory: str) -> str | None:
     """Returns the file that lists the operators that a model calls by name; None: it calls none."""
-    path = os.path.join(folder, NODES)
-    return path if folder and os.path.exists(path) else None
+    path = os.path.join(directory, NODES)
+    return path if directory and os.path.exists(path) else None
 
 
 def create(library: _library.Library, nodes: str, device: str, name: str) -> Executor:
@@ -45,10 +45,10 @@ def create(library: _library.Library, nodes: str, device: str, name: str) -> Exe
     """
     torch = require_torch()
     path = _find_library(library)
-    with tempfile.TemporaryDirectory(prefix="aoticache-executor-") as folder:
-        link = os.path.join(folder, "model.so")
+    with tempfile.TemporaryDirectory(prefix="aoticache-executor-") as directory:
+        link = os.path.join(directory, "model.so")
         os.symlink(path, link)
-        os.symlink(os.path.abspath(nodes), os.path.join(folder, NODES))
+        os.symlink(os.path.abspath(nodes), os.path.join(directory, NODES))
         try:
             if device.startswith("cpu"):
                 runner = torch._C._aoti.AOTIModelContainerRunnerCpu(link, 1)

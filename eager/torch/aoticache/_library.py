@@ -164,7 +164,7 @@ class HookOptions(Structure):
         ("memory_limit_bytes", c_uint64),
         ("environment", POINTER(c_char_p)),
         ("workers", c_uint32),
-        ("kernel_folders", POINTER(c_char_p)),
+        ("kernel_directories", POINTER(c_char_p)),
     ]
 
 
@@ -561,7 +561,7 @@ class Library:
         if own:
             return Path(own)
         above = Path(self.path).resolve().parents[1:]
-        return next((folder for folder in above if (folder / "share" / "aoticache").is_dir()), above[0])
+        return next((directory for directory in above if (directory / "share" / "aoticache").is_dir()), above[0])
 
     def has_binding(self) -> bool:
         return hasattr(self.c, "aoticache_binding_create")

@@ -24,9 +24,9 @@ def candidates() -> Iterator[str]:
         return
     yield os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib", SONAME)
     for variable in ("AOTICACHE_HOME", "BUILD"):
-        folder = os.environ.get(variable)
-        if folder:
-            yield os.path.join(os.path.abspath(folder), "lib", SONAME)
+        directory = os.environ.get(variable)
+        if directory:
+            yield os.path.join(os.path.abspath(directory), "lib", SONAME)
     tree = source_tree()
     if tree is not None:
         yield os.path.join(tree, "build", "lib", SONAME)

@@ -83,9 +83,9 @@ class Contents:
             json.dump(document, file, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
-    def read(folder: str) -> Contents:
+    def read(directory: str) -> Contents:
         """Reads `weights.list` of a directory. Raises AoticacheError."""
-        path = os.path.join(folder, LIST)
+        path = os.path.join(directory, LIST)
         try:
             with open(path, encoding="utf-8") as file:
                 document = json.load(file)
@@ -248,7 +248,7 @@ class Artifact:
         self.pointer = c_void_p()
 
     @property
-    def folder(self) -> str:
+    def directory(self) -> str:
         return os.fsdecode(self._library.artifact_info(self.pointer).directory or b"")
 
     @property
@@ -260,12 +260,12 @@ class Artifact:
         return bool(self._library.artifact_info(self.pointer).is_stored)
 
     def contents(self) -> Contents:
-        return Contents.read(self.folder)
+        return Contents.read(self.directory)
 
     def graph(self) -> str:
         """Returns the text of the program that it was compiled from (_graph.describe()); "" if there is none."""
         try:
-            with open(os.path.join(self.folder, "graph.txt"), encoding="utf-8") as file:
+            with open(os.path.join(self.directory, "graph.txt"), encoding="utf-8") as file:
                 return file.read()
         except OSError:
             return ""
@@ -327,7 +327,7 @@ def make_model(
     directory: str, program: Artifact, key: str, fingerprint: str, tensors: Mapping[str, Any], producer: str
 ) -> Answer:
     """Returns the entry of a program with these weights."""
-    folder, contents = program.folder, program.contents()
+    source, contents = program.directory, program.contents()
     missing = {constant.name: constant.value_in(tensors) for constant in contents.constants if not constant.file}
     files, stored = write_weights(directory, missing, "weights")
     places = {constant.name: constant for constant in stored}
@@ -335,13 +335,13 @@ def make_model(
         if not constant.file:
             constant.file, constant.offset = places[constant.name].file, places[constant.name].offset
     Contents(contents.constants, contents.inputs, key, fingerprint).write(os.path.join(directory, LIST))
-    kept = [(name, os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name not in (LIST, "model.so")]
+    kept = [(name, os.path.join(source, name)) for name in sorted(os.listdir(source)) if name not in (LIST, "model.so")]
     return Answer(
         path="",
         producer=producer,
         requirements=",".join(program.manifest().get("requirements", [])),
         files=[
-            ("model.so", os.path.join(folder, "model.so")),
+            ("model.so", os.path.join(source, "model.so")),
             *kept,
             (LIST, os.path.join(directory, LIST)),
             *files,

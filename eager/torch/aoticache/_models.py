@@ -533,7 +533,7 @@ def _open(
     _library.require_libtorch(store.library)
     contents, runner = artifact.contents(), c_void_p()
     name = report.name or bytes(report.key.bytes).hex()[:12].encode()
-    nodes, executor = _executor.find_nodes(artifact.folder), None
+    nodes, executor = _executor.find_nodes(artifact.directory), None
     if nodes is not None:
         device = (options.device or report.device).decode() or "cpu"
         executor = _executor.create(store.library, nodes, device, name.decode())

@@ -207,10 +207,10 @@ class Backend:
         """Returns the path of the library. Keeps the artifact, so that no collector removes what PyTorch has loaded."""
         descriptor = self.library.get("aoticache_artifact_library_fd", artifact)
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        folder = self.library.artifact_info(artifact).directory
-        if folder:
+        directory = self.library.artifact_info(artifact).directory
+        if directory:
             path = next(
-                (entry.path for entry in os.scandir(os.fsdecode(folder)) if os.path.samefile(entry.path, path)), path
+                (entry.path for entry in os.scandir(os.fsdecode(directory)) if os.path.samefile(entry.path, path)), path
             )
         with _lock:
             if path in self.held:

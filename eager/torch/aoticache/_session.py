@@ -111,8 +111,8 @@ class Session:
         # This process finds PyTorch through its sys.path; a new Python would not.
         found = self._hook_version(hook)
         self.library.get("aoticache_hook_free", hook)
-        folder = os.path.dirname(os.path.dirname(os.path.abspath(require_torch().__file__)))
-        path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        directory = os.path.dirname(os.path.dirname(os.path.abspath(require_torch().__file__)))
+        path = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))
         hook = self._hook_with([*(f"{k}={v}" for k, v in os.environ.items() if k != "PYTHONPATH"), f"PYTHONPATH={path}"])
         if self._hook_version(hook) == public_version(self.torch_version):
             return hook

@@ -54,9 +54,9 @@ class Sources:
         """Sets PyTorch's digest to the stored one, or stores the one that PyTorch computes."""
         import torch
 
-        folder = os.path.dirname(torch.__file__)
+        directory = os.path.dirname(torch.__file__)
         environment = self.state.environment()
-        files = modules(folder)
+        files = modules(directory)
         seen = Question(SOURCES, {"seen": names_and_times(files)}, environment)
         known = None if changed_just_now(files) else self.state.records.lookup(seen)
         if known is not None and len(known.content) == 2 * DIGEST_BYTES:
@@ -65,7 +65,7 @@ class Sources:
             self.state.used.add(Question(SOURCES, {"contents": contents.hex()}, environment))
             self.give(found)
             return
-        contents = contents_of(folder, files)
+        contents = contents_of(directory, files)
         question = Question(SOURCES, {"contents": contents.hex()}, environment)
         held = self.state.records.lookup(question)
         is_held = held is not None and len(held.content) == DIGEST_BYTES
@@ -75,7 +75,7 @@ class Sources:
         found = self.own()
         if not is_held:
             self.put(question, found)
-        if not changed_just_now(files) and files == modules(folder):
+        if not changed_just_now(files) and files == modules(directory):
             self.put(seen, found + contents)
         self.state.used.add(question)
 
@@ -104,25 +104,25 @@ def names_and_times(files: list[Module]) -> str:
     return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def contents_of(folder: str, files: list[Module]) -> bytes:
+def contents_of(directory: str, files: list[Module]) -> bytes:
     hasher = hashlib.sha256()
     for name, _, _, _ in files:
-        with open(os.path.join(folder, name), "rb") as file:
+        with open(os.path.join(directory, name), "rb") as file:
             content = hashlib.sha256(file.read()).digest()
         hasher.update(name.encode("utf-8", "surrogateescape") + b"\0" + content)
     return hasher.digest()
 
 
-def modules(folder: str) -> list[Module]:
+def modules(directory: str) -> list[Module]:
     """Returns the modules and data files that PyTorch's digest covers."""
-    found, folders = [], [""]
+    found, directories = [], [""]
     for name in (os.path.join("_inductor", more) for more in MORE):
         with suppress(FileNotFoundError):
-            found.append(_module(name, os.stat(os.path.join(folder, name))))
-    while folders:
-        below = folders.pop()
+            found.append(_module(name, os.stat(os.path.join(directory, name))))
+    while directories:
+        below = directories.pop()
         files, inside = [], []
-        with os.scandir(os.path.join(folder, below)) as entries:
+        with os.scandir(os.path.join(directory, below)) as entries:
             for entry in entries:
                 if entry.name.endswith(SUFFIXES):
                     files.append(entry)
@@ -131,7 +131,7 @@ def modules(folder: str) -> list[Module]:
         if below and not any(entry.name.startswith("__init__.") for entry in files):
             continue  # not a package, so PyTorch's digest does not cover it
         found += [_module(os.path.join(below, entry.name), entry.stat()) for entry in files]
-        folders += inside
+        directories += inside
     return sorted(found)
 
 

@@ -394,16 +394,16 @@ def dump(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _source_folder() -> str:
+def _source_directory() -> str:
     """Returns the directory of PyTorch's sources when it was built, taken from its registrations."""
     found = re.search(r"registered at (.*?)(build/)?aten/src/", dump("aten::add.Tensor"))
     return found[1] if found is not None else ""
 
 
 def _is_pytorchs(file: str) -> bool:
-    folder = _source_folder()
+    directory = _source_directory()
     return _bodies.is_known_file(file) and not file.endswith(os.path.join("torch", "_library", "custom_ops.py")) \
-        or bool(folder) and file.startswith(folder)  # fmt: skip
+        or bool(directory) and file.startswith(directory)  # fmt: skip
 
 
 _foreign_operators: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()

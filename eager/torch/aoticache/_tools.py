@@ -32,8 +32,8 @@ def find(name: str) -> str | None:
     own = _library.load().home / "bin" / name
     if is_program(own):
         return str(own)
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    places = (shutil.which(name, path=folder) for folder in folders if folder)
+    directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    places = (shutil.which(name, path=directory) for directory in directories if directory)
     return next((place for place in places if is_program(place)), None)
 
 

@@ -42,8 +42,8 @@ def _import_extension() -> Any:
         from . import _library
 
         library = _library.load().path
-    folder = os.path.dirname(os.path.realpath(library))
-    places = [os.path.join(folder, *parts, "_runtime.abi3.so") for parts in (["aoticache"], ["aoticache", "aoticache"])]
+    directory = os.path.dirname(os.path.realpath(library))
+    places = [os.path.join(directory, *parts, "_runtime.abi3.so") for parts in (["aoticache"], ["aoticache", "aoticache"])]
     path = next((place for place in places if os.path.exists(place)), None)
     if path is None:
         raise LibraryNotFoundError(f"{places[0]} is missing: reinstall aoticache, or rebuild it (make)")
@@ -174,13 +174,13 @@ class _Node:
         return made if self.kind == "list" else tuple(made)
 
 
-def _read_inputs(folder: str | None) -> dict[str, Any]:
+def _read_inputs(directory: str | None) -> dict[str, Any]:
     """Reads the description of a stored model's arguments and results (_model_inputs.describe()); {} for a package."""
-    if folder is None:
+    if directory is None:
         return {}
     import json
 
-    with open(os.path.join(folder, "weights.list"), encoding="utf-8") as file:
+    with open(os.path.join(directory, "weights.list"), encoding="utf-8") as file:
         return dict(json.load(file)["inputs"])
 
 
@@ -213,7 +213,7 @@ class Model:
     TypeError and ValueError for objects that are not arrays, or arrays that compiled code cannot read.
     """
 
-    def __init__(self, made: Any, name: str, key: str, folder: str | None, numbers: str | None) -> None:
+    def __init__(self, made: Any, name: str, key: str, directory: str | None, numbers: str | None) -> None:
         if numbers is None:
             # Only its code can check its inputs, and it reads this variable at its first run.
             os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
@@ -230,7 +230,7 @@ class Model:
             or self._inputs.children[0].is_flat(made.num_inputs)
             and not self._inputs.children[1].children
         )
-        described = _read_inputs(folder) or _results_of(numbers or "", made.num_outputs)
+        described = _read_inputs(directory) or _results_of(numbers or "", made.num_outputs)
         #: Values that are compiled in, for each leaf of the arguments; None: unknown (a package).
         self._arguments = described.get("arguments")
         self._results = described["results"]

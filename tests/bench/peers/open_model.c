@@ -2,9 +2,9 @@
  * For bench_models.py: measures the time from the start to a model's first output, in a separate process without
  * PyTorch.
  *
- *     open_model copy CACHE NAME FOLDER         the model's library, list and files of weights, as plain files
+ *     open_model copy CACHE NAME DIRECTORY         the model's library, list and files of weights, as plain files
  *     open_model ours CACHE NAME INPUT...       cache, model, first run; prints nanoseconds and the sum of the outputs
- *     open_model plain FOLDER PROVIDER INPUT... dlopen, create, mapping of the same files, first run; nothing is verified
+ *     open_model plain DIRECTORY PROVIDER INPUT... dlopen, create, mapping of the same files, first run; nothing is verified
  *
  * INPUT: float32:4x32, or int64:4x32; all elements are 1. PROVIDER: a shim with PyTorch's soname.
  */
@@ -102,12 +102,12 @@ static int ours(const char *directory, const char *name, const input *inputs, si
     return 0;
 }
 
-static void copy_file(int from, const char *folder, const char *name)
+static void copy_file(int from, const char *directory, const char *name)
 {
     char path[PATH_MAX], buffer[65536];
     ssize_t got;
     off_t at = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     cleanup_file FILE *to = fopen(path, "wb");
     for (; to != NULL && (got = pread(from, buffer, sizeof buffer, at)) > 0; at += got)
         fwrite(buffer, 1, (size_t)got, to);
@@ -115,7 +115,7 @@ static void copy_file(int from, const char *folder, const char *name)
         fail(path, NULL);
 }
 
-static int copy(const char *directory, const char *name, const char *folder)
+static int copy(const char *directory, const char *name, const char *subdirectory)
 {
     aoticache_error error;
     aoticache_artifact *artifact;
@@ -125,7 +125,7 @@ static int copy(const char *directory, const char *name, const char *folder)
     if (aoticache_model_lookup(cache, name, NULL, &artifact, NULL, &error) != AOTICACHE_OK ||
         aoticache_model_tensors_read(aoticache_artifact_get_info(artifact)->directory, &list, &error) != AOTICACHE_OK)
         fail("model", &error);
-    copy_file(aoticache_artifact_library_fd(artifact), folder, "model.so");
+    copy_file(aoticache_artifact_library_fd(artifact), subdirectory, "model.so");
     const char *last = "";
     for (size_t i = 0; i <= list.count; i++) {
         const char *file = i < list.count ? list.places[i].file : AOTICACHE_WEIGHTS_LIST;
@@ -133,7 +133,7 @@ static int copy(const char *directory, const char *name, const char *folder)
             continue;
         snprintf(path, sizeof path, "%s/%s", aoticache_artifact_get_info(artifact)->directory, file);
         cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-        copy_file(fd, folder, file);
+        copy_file(fd, subdirectory, file);
         last = file;
     }
     return 0;
@@ -175,11 +175,11 @@ static functions bind(const char *library, const char *provider)
     return f;
 }
 
-static char *map(const char *folder, const char *name)
+static char *map(const char *directory, const char *name)
 {
     char path[PATH_MAX];
     struct stat found;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &found) != 0)
         fail(path, NULL);
@@ -199,12 +199,12 @@ static const char *constant_called(const functions *f, AOTInductorModelContainer
     return NULL;
 }
 
-static void give_weights(const functions *f, AOTInductorModelContainerHandle container, const char *folder)
+static void give_weights(const functions *f, AOTInductorModelContainerHandle container, const char *directory)
 {
     aoticache_model_tensors list;
     aoticache_error error;
     size_t count = 0, used = 0;
-    if (aoticache_model_tensors_read(folder, &list, &error) != AOTICACHE_OK)
+    if (aoticache_model_tensors_read(directory, &list, &error) != AOTICACHE_OK)
         fail("list", &error);
     if (f->AOTInductorModelContainerGetNumConstants(container, &count) != 0)
         fail("constants", NULL);
@@ -214,7 +214,7 @@ static void give_weights(const functions *f, AOTInductorModelContainerHandle con
     for (size_t i = 0; i < list.count; i++) {
         const aoticache_model_tensor *tensor = &list.places[i].tensor;
         if (strcmp(list.places[i].file, last) != 0)
-            bytes = map(folder, last = list.places[i].file);
+            bytes = map(directory, last = list.places[i].file);
         pairs[used].name = constant_called(f, container, count, tensor->name);
         if (pairs[used].name == NULL)
             continue;
@@ -226,7 +226,7 @@ static void give_weights(const functions *f, AOTInductorModelContainerHandle con
         fail("update", NULL);
 }
 
-static int plain(const char *folder, const char *provider, const input *inputs, size_t count)
+static int plain(const char *directory, const char *provider, const input *inputs, size_t count)
 {
     char library[PATH_MAX];
     AOTInductorModelContainerHandle container;
@@ -234,12 +234,12 @@ static int plain(const char *folder, const char *provider, const input *inputs, 
     size_t num_outputs = 0;
     void *data = NULL;
     int64_t numel = 0;
-    snprintf(library, sizeof library, "%s/model.so", folder);
+    snprintf(library, sizeof library, "%s/model.so", directory);
     const uint64_t begun = aoticache_monotonic_ns();
     const functions f = bind(library, provider);
-    if (f.AOTInductorModelContainerCreateWithDevice(&container, 1, "cpu", folder) != 0)
+    if (f.AOTInductorModelContainerCreateWithDevice(&container, 1, "cpu", directory) != 0)
         fail("create", NULL);
-    give_weights(&f, container, folder);
+    give_weights(&f, container, directory);
     for (size_t i = 0; i < count; i++)
         f.from_blob(inputs[i].data, inputs[i].ndim, inputs[i].sizes, inputs[i].strides, 0, inputs[i].dtype, 0, 0,
                     &tensors[i]);

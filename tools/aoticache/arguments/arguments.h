@@ -137,8 +137,8 @@ typedef struct aoticache_kernel_options {
     uint64_t seed;
     const char *hook;
     aoticache_hook_options hook_options;
-    aoticache_cli_list kernel_folders; /* of hook_options, after aoticache_kernel_choose_hook() */
-    const char *python, *cc;           /* one of them becomes hook_options.program when the kind of hook is known */
+    aoticache_cli_list kernel_directories; /* of hook_options, after aoticache_kernel_choose_hook() */
+    const char *python, *cc;               /* one of them becomes hook_options.program when the kind of hook is known */
     bool retry;
     aoticache_kernel_word *words;
     size_t word_count;

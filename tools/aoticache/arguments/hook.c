@@ -55,7 +55,7 @@ static aoticache_status create_hook(aoticache_kernel_options *options, const cha
                                     aoticache_error *ret_error)
 {
     aoticache_hook_options *hook_options = &options->hook_options;
-    hook_options->kernel_folders = options->kernel_folders.items;
+    hook_options->kernel_directories = options->kernel_directories.items;
     if (strcmp(kind, "worker") == 0) {
         hook_options->program = options->python;
         return aoticache_hook_create_worker(hook_options, ret_hook, ret_error);

@@ -28,7 +28,7 @@ void aoticache_kernel_options_free(aoticache_kernel_options *options)
     }
     free(options->words);
     free(options->tensors);
-    free(options->kernel_folders.items);
+    free(options->kernel_directories.items);
 }
 
 /* Returns the length of an identifier at the start of `text`. */
@@ -136,7 +136,7 @@ const aoticache_cli_option aoticache_hook_option_table[] = {
     {"cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc",
      AOTICACHE_CLI_NAME(aoticache_kernel_options, cc, "a path")},
     {"kernels", 0, "DIR", "a directory of C kernels, searched before the installed ones; may\nbe repeated",
-     AOTICACHE_CLI_LIST(aoticache_kernel_options, kernel_folders), .wanted = "a path", .is_rare = true},
+     AOTICACHE_CLI_LIST(aoticache_kernel_options, kernel_directories), .wanted = "a path", .is_rare = true},
     {"cpu", 0, "LEVEL",
      "CPU features that the code may use: x86-64-v3, avx2,fma,\nor native: all that this machine has; default: the setting cpu",
      AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, hook_options.cpu_features, read_cpu), .is_rare = true},

@@ -107,7 +107,7 @@ static void count_file(struct walk *walk, disk_part *part, const struct stat *fo
 }
 
 /* Walks a directory. A directory that cannot be opened or is gone by now is skipped: it is counted by its name. */
-static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
+static void walk_directory(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
 {
     const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     cleanup_dir DIR *listing = aoticache_listing_open(fd);
@@ -117,7 +117,7 @@ static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const
             continue;
         count_file(walk, part, &found);
         if (S_ISDIR(found.st_mode) && depth < MAX_DEPTH)
-            walk_folder(walk, part, fd, item, depth + 1);
+            walk_directory(walk, part, fd, item, depth + 1);
     }
 }
 
@@ -142,7 +142,7 @@ static void walk_part(struct walk *walk, DIR *root, size_t part)
             continue;
         count_file(walk, &walk->use->parts[part], &found);
         if (S_ISDIR(found.st_mode) && strcmp(item->d_name, ".") != 0)
-            walk_folder(walk, &walk->use->parts[part], dirfd(root), item->d_name, 1);
+            walk_directory(walk, &walk->use->parts[part], dirfd(root), item->d_name, 1);
     }
 }
 

@@ -59,11 +59,11 @@ static char *next_name(const char *name)
 /* ---- the files ---- */
 
 /* Gives the file of the old key a second, unused name. The caller frees it with free(); NULL: errno has the reason. */
-static char *keep_old(int folder)
+static char *keep_old(int directory)
 {
     for (int number = 1; number <= MOST_OLD_KEYS; number++) {
         cleanup_free char *name = aoticache_cli_text(AOTICACHE_SECRET_KEY_FILE ".old-%d", number);
-        if (linkat(folder, AOTICACHE_SECRET_KEY_FILE, folder, name, 0) == 0)
+        if (linkat(directory, AOTICACHE_SECRET_KEY_FILE, directory, name, 0) == 0)
             return steal_ptr(&name);
         if (errno != EEXIST)
             return NULL;
@@ -78,7 +78,7 @@ static bool is_same_key(const aoticache_secret_key *one, const aoticache_secret_
 }
 
 /* Call this with the directory locked. *ret_kept: the path of the old key, freed with free(). */
-static aoticache_status exchange_locked(int folder, const char *directory, const aoticache_secret_key *old,
+static aoticache_status exchange_locked(int subdirectory, const char *directory, const aoticache_secret_key *old,
                                         const aoticache_secret_key *new, char **ret_kept, aoticache_error *ret_error)
 {
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
@@ -90,15 +90,16 @@ static aoticache_status exchange_locked(int folder, const char *directory, const
         status = aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%s: another process has just replaced it", path);
     aoticache_secret_key_free(present);
     if (status == AOTICACHE_OK) {
-        unlinkat(folder, temporary, 0); /* left by a dead process with the same number */
+        unlinkat(subdirectory, temporary, 0); /* left by a dead process with the same number */
         status = aoticache_secret_key_write(new, temporary_path, ret_error);
     }
     if (status != AOTICACHE_OK)
         return status;
-    cleanup_free char *kept = keep_old(folder);
-    if (kept == NULL || renameat(folder, temporary, folder, AOTICACHE_SECRET_KEY_FILE) != 0 || fsync(folder) != 0) {
+    cleanup_free char *kept = keep_old(subdirectory);
+    if (kept == NULL || renameat(subdirectory, temporary, subdirectory, AOTICACHE_SECRET_KEY_FILE) != 0 ||
+        fsync(subdirectory) != 0) {
         status = aoticache_error_set_errno(ret_error, errno, "cannot replace %s", path);
-        unlinkat(folder, temporary, 0);
+        unlinkat(subdirectory, temporary, 0);
         return status;
     }
     *ret_kept = aoticache_cli_text("%s/%s", directory, kept);
@@ -108,10 +109,10 @@ static aoticache_status exchange_locked(int folder, const char *directory, const
 static aoticache_status exchange(const char *directory, const aoticache_secret_key *old,
                                  const aoticache_secret_key *new, char **ret_kept, aoticache_error *ret_error)
 {
-    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0 || flock(folder, LOCK_EX) != 0)
+    cleanup_fd int subdirectory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (subdirectory < 0 || flock(subdirectory, LOCK_EX) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot lock the key directory %s", directory);
-    return exchange_locked(folder, directory, old, new, ret_kept, ret_error);
+    return exchange_locked(subdirectory, directory, old, new, ret_kept, ret_error);
 }
 
 /* ---- entries signed by the old key ---- */

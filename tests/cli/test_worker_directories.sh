@@ -32,7 +32,7 @@ refused() { # NAME PATTERN
 compile A=
 is 'with nothing set' "$work/xdg/aoticache-worker" "$(noted TORCHINDUCTOR_CACHE_DIR)"
 is 'it is the user'"'"'s alone' 700 "$(mode "$work/xdg/aoticache-worker")"
-is 'temporary files have a folder of their own' "$work/tmp/aoticache-worker-$(id -u)" "$(noted TMPDIR)"
+is 'temporary files have a directory of their own' "$work/tmp/aoticache-worker-$(id -u)" "$(noted TMPDIR)"
 is 'which is the user'"'"'s alone' 700 "$(mode "$work/tmp/aoticache-worker-$(id -u)")"
 is 'and is what Python takes' "$(noted TMPDIR)" "$(noted temporary)"
 is 'the working directory is nobody'"'"'s' / "$(noted cwd)"
@@ -42,34 +42,34 @@ is 'the next worker takes the same' "$before" "$(ls -A "$work/tmp" "$work/xdg")"
 compile -u XDG_CACHE_HOME HOME="$work/home"
 is 'without XDG_CACHE_HOME' "$work/home/.cache/aoticache-worker" "$(noted TORCHINDUCTOR_CACHE_DIR)"
 
-compile TORCHINDUCTOR_CACHE_DIR="$work/own/folder"
-is 'the user'"'"'s own word counts' "$work/own/folder" "$(noted TORCHINDUCTOR_CACHE_DIR)"
-is 'and the folder is made for him alone' 700 "$(mode "$work/own/folder")"
-chmod 775 "$work/own/folder"
-compile TORCHINDUCTOR_CACHE_DIR="$work/own/folder"
-refused 'not where the group can write' "TORCHINDUCTOR_CACHE_DIR=$work/own/folder has mode 0775.*chmod go-w"
-compile TRITON_CACHE_DIR="$work/own/folder"
-refused 'Triton'"'"'s neither' "TRITON_CACHE_DIR=$work/own/folder has mode 0775"
-chmod 755 "$work/own/folder" && chmod 777 "$work/own"
-compile TORCHINDUCTOR_CACHE_DIR="$work/own/folder"
+compile TORCHINDUCTOR_CACHE_DIR="$work/own/directory"
+is 'the user'"'"'s own word counts' "$work/own/directory" "$(noted TORCHINDUCTOR_CACHE_DIR)"
+is 'and the directory is made for him alone' 700 "$(mode "$work/own/directory")"
+chmod 775 "$work/own/directory"
+compile TORCHINDUCTOR_CACHE_DIR="$work/own/directory"
+refused 'not where the group can write' "TORCHINDUCTOR_CACHE_DIR=$work/own/directory has mode 0775.*chmod go-w"
+compile TRITON_CACHE_DIR="$work/own/directory"
+refused 'Triton'"'"'s neither' "TRITON_CACHE_DIR=$work/own/directory has mode 0775"
+chmod 755 "$work/own/directory" && chmod 777 "$work/own"
+compile TORCHINDUCTOR_CACHE_DIR="$work/own/directory"
 refused 'nor where it can be replaced' "is in $work/own, which everyone may change"
 chmod 755 "$work/own"
-compile TORCHINDUCTOR_CACHE_DIR=own/folder
-refused 'nor by a relative path' 'TORCHINDUCTOR_CACHE_DIR=own/folder is not an absolute path'
-ln -s "$work/own/folder" "$work/link"
+compile TORCHINDUCTOR_CACHE_DIR=own/directory
+refused 'nor by a relative path' 'TORCHINDUCTOR_CACHE_DIR=own/directory is not an absolute path'
+ln -s "$work/own/directory" "$work/link"
 compile TORCHINDUCTOR_CACHE_DIR="$work/link"
-is 'of a link its target is used' "$work/own/folder" "$(noted TORCHINDUCTOR_CACHE_DIR)"
+is 'of a link its target is used' "$work/own/directory" "$(noted TORCHINDUCTOR_CACHE_DIR)"
 
 if [ "$(id -u)" != 0 ]; then
-    skip 'folders of somebody else' 'it takes root to make them'
+    skip 'directories of somebody else' 'it takes root to make them'
     finish
 fi
-chown 65534 "$work/own/folder" "$work/xdg/aoticache-worker" "$work/tmp/aoticache-worker-0"
-compile TORCHINDUCTOR_CACHE_DIR="$work/own/folder"
-refused 'a folder of somebody else' 'belongs to user 65534, not to user 0'
+chown 65534 "$work/own/directory" "$work/xdg/aoticache-worker" "$work/tmp/aoticache-worker-0"
+compile TORCHINDUCTOR_CACHE_DIR="$work/own/directory"
+refused 'a directory of somebody else' 'belongs to user 65534, not to user 0'
 compile A=
 mine=$(noted TMPDIR)
-holds 'a name taken in the temporary folder is left alone' [ "$mine" != "$work/tmp/aoticache-worker-0" ]
+holds 'a name taken in the temporary directory is left alone' [ "$mine" != "$work/tmp/aoticache-worker-0" ]
 is 'another one is private' 700 "$(mode "$mine")"
 is 'and has what the home cannot have' "$mine/inductor" "$(noted TORCHINDUCTOR_CACHE_DIR)"
 finish

@@ -1,5 +1,5 @@
 /*
- * cache/store/folder: files and directories inside the cache directory: opens them without following links, creates them
+ * cache/store/subdirectory: files and directories inside the cache directory: opens them without following links, creates them
  * durably, checks trust, quarantines, and removes.
  */
 #include <dirent.h>
@@ -101,8 +101,8 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
     return AOTICACHE_OK;
 }
 
-static aoticache_status open_existing_folder(aoticache_directory *directory, const char *path, int *ret_fd,
-                                             aoticache_error *ret_error)
+static aoticache_status open_existing_directory(aoticache_directory *directory, const char *path, int *ret_fd,
+                                                aoticache_error *ret_error)
 {
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 && errno == ENOENT)
@@ -122,7 +122,7 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
 }
 
 /* Returns the mode of directories. The set-group-ID bit makes everything created in the directory belong to the same group. */
-mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
+mode_t aoticache_directory_subdirectory_mode(const aoticache_directory *directory)
 {
     return directory->is_group_shared ? 02770 : 0700;
 }
@@ -136,23 +136,23 @@ void aoticache_directory_hand_over(const aoticache_directory *directory, int fd,
     aoticache_syscall_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
 }
 
-static bool hand_over_folder(const aoticache_directory *directory, int parent, const char *name)
+static bool hand_over_directory(const aoticache_directory *directory, int parent, const char *name)
 {
     cleanup_fd int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_subdirectory_mode(directory));
     return fd >= 0;
 }
 
-int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name)
+int aoticache_directory_make_subdirectory(const aoticache_directory *directory, int parent_fd, const char *name)
 {
-    if (aoticache_syscall_mkdirat(parent_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+    if (aoticache_syscall_mkdirat(parent_fd, name, aoticache_directory_subdirectory_mode(directory)) != 0)
         return -1;
     bool is_ours_alone = !directory->is_group_shared && directory->owner == geteuid();
-    return is_ours_alone || hand_over_folder(directory, parent_fd, name) ? 0 : -1;
+    return is_ours_alone || hand_over_directory(directory, parent_fd, name) ? 0 : -1;
 }
 
 /* Creates every missing component; each is durable before the next is created in it. */
-static aoticache_status create_folder(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
+static aoticache_status create_directory(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {
     cleanup_fd int held = -1;
     int parent = directory->fd;
@@ -162,7 +162,7 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
         rest = split_component(rest, component);
         if (rest == NULL && errno != 0)
             break;
-        if (aoticache_directory_make_folder(directory, parent, component) == 0) {
+        if (aoticache_directory_make_subdirectory(directory, parent, component) == 0) {
             if (aoticache_syscall_fsync(parent) != 0)
                 break;
         } else if (errno != EEXIST) {
@@ -201,14 +201,14 @@ static aoticache_status make_name_durable(aoticache_directory *directory, const 
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
-                                                 int *ret_fd, aoticache_error *ret_error)
+aoticache_status aoticache_directory_open_subdirectory(aoticache_directory *directory, const char *path, bool create,
+                                                       int *ret_fd, aoticache_error *ret_error)
 {
-    aoticache_status status = open_existing_folder(directory, path, ret_fd, ret_error);
+    aoticache_status status = open_existing_directory(directory, path, ret_fd, ret_error);
     for (int attempt = 0; status == AOTICACHE_NOT_FOUND && create && attempt < 3; attempt++) {
-        status = create_folder(directory, path, ret_error);
+        status = create_directory(directory, path, ret_error);
         if (status == AOTICACHE_OK)
-            status = open_existing_folder(directory, path, ret_fd, ret_error);
+            status = open_existing_directory(directory, path, ret_fd, ret_error);
     }
     if (status == AOTICACHE_NOT_FOUND && create)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/%s disappears as soon as it is created",
@@ -228,7 +228,7 @@ aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, 
 {
     cleanup_fd int quarantine = -1;
     aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_QUARANTINE, true, &quarantine, ret_error);
+        aoticache_directory_open_subdirectory(directory, AOTICACHE_QUARANTINE, true, &quarantine, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     char aside[PATH_BYTES];
@@ -243,9 +243,9 @@ aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, 
 
 static int remove_tree(int parent_fd, const char *name, int depth);
 
-DIR *aoticache_directory_list(int folder_fd)
+DIR *aoticache_directory_list(int directory_fd)
 {
-    return aoticache_listing_open(openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return aoticache_listing_open(openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 static int remove_contents(int fd, int depth)
