@@ -452,14 +452,15 @@ deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
 
 # Installs what is missing, then builds and runs the tests; `make check` does the same without installing. test-all and
-# check-all run everything.
+# check-all run everything; with TEST_PART=2/3 only the second third of the long tests in tests/python (.ci/run).
+TEST_PART ?=
 test test-all:
 	$(Q)VENV=$(VENV) scripts/install-deps --for $(if $(findstring -all,$@),all,test)
 	$(Q)MAKE='$(MAKE_COMMAND)' scripts/build all tests
 	$(Q)$(MAKE) --no-print-directory $(@:test%=check%)
 
 check check-all: all tests
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests $(if $(findstring -all,$@),--all)
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests $(if $(findstring -all,$@),$(if $(TEST_PART),--part=$(TEST_PART),--all))
 
 # Formats the code with .clang-format; the tests check the format.
 format:
