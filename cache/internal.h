@@ -75,7 +75,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
 /*
  * Controls a loop around calls of the index: `do status = aoticache_index_lookup(index, ...);
  * while (aoticache_cache_recovered(cache, status, &index));`. Returns true if `status` was CORRUPT and a sound index is now
- * in *index.
+ * in *index, or if it was IO and another process has replaced the index, which is then open in *index.
  */
 bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index);
 /* Converts a result of the index for the cache's caller: CORRUPT (an index that could not be recovered) becomes IO, in the

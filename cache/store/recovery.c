@@ -426,6 +426,8 @@ static bool replace_current(aoticache_cache *cache, const char *reason)
 
 bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index)
 {
+    if (status == AOTICACHE_IO) /* on NFS and FUSE, an index that another process has replaced fails with ESTALE */
+        return aoticache_cache_refreshed(cache, index);
     if (status != AOTICACHE_CORRUPT || *index == NULL || cache->directory->read_only)
         return false;
     bool recovered = false;

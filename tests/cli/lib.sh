@@ -125,6 +125,8 @@ install_to() {
     env BUILD="$BUILD" DESTDIR="$1" libdir="$2/lib" bindir="$2/bin" includedir="$2/include" datadir="$2/share" \
         mandir="$2/share/man" unitdir="$2/lib/systemd" manifest="$1$2/share/aoticache/installed-files" scripts/install-files
 }
+# Whether this is `make test`, which is to take ten minutes: what compiles much is left to `make test-all`.
+is_quick() { [ "${TEST_QUICK:-}" ]; }
 # Whether the build needs a sanitizer's runtime, which other programs (Python, or programs that get LD_PRELOAD) do not have.
 is_instrumented() { nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; }
 

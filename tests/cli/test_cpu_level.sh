@@ -72,6 +72,7 @@ elif "$AOTICACHE_PYTHON" -c 'import torch' 2>/dev/null; then
     is 'requires no more than the level' 1 "$(within)"
     holds 'and something of it' grep -q '"avx2"' "$out"
 
+    ! is_quick || finish
     # torch.compile compiles in its own process: this sets what docs/fleet.md says for it.
     cat >"$work/compile.py" <<'PYTHON'
 import aoticache, torch

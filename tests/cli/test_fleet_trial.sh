@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One compile per fleet, in small: many processes of several machines ask for the same kernels concurrently
 # (tests/fleet/trial.py).
+# Not a quick test: dozens of processes wait for each other.
 . tests/cli/lib.sh
 
 trial() { # NAME ARGUMENT...

@@ -45,6 +45,8 @@ is 'the library offers names of its own alone' '' "$(awk '$3 !~ /^(aoticache_[a-
 
 # ---- the same bytes ----
 
+! is_quick || finish
+
 # The build outputs, built twice, in different directories, at different times, with other zones, locales and umasks. The short
 # form builds one output of each kind: a library with its map, an archive, C++, modules, a text. `make long FORMS=reproducible`
 # builds everything.

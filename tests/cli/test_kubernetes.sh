@@ -2,6 +2,7 @@
 # Tests what docs/kubernetes.md says about pods, without Kubernetes. A container is a root directory in its own mount
 # namespace, with a user, a group and supplementary groups. A volume is a directory with the owner and the mode that the
 # kubelet gives it. No mount is visible outside the containers.
+# Not a quick test: it is a trial of containers.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The short form of the trial of unusual environments (tests/environments/places.sh): a second of work in those that need no
 # large disk. `make long FORMS=places` tests all of them for longer.
+# Not a quick test: it is a trial of file systems.
 build=${BUILD:-build}
 [ -x "$build/tests/environments/place_work" ] || { echo 'skip - odd places: the test programs are not built (make tests)'; exit 77; }
 limits=limits

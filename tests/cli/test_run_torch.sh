@@ -22,6 +22,7 @@ member 'from the index' source index
 holds 'the time of a run is told' [ "$(field run_median_ns)" -gt 0 ]
 try 'a machine without Python finds it, too' 0 "${add[@]}" --hook none --json
 member 'the same kernel' key "$key"
+! is_quick || finish
 try 'a keyword argument makes another key' 0 "${add[@]}" --scalar alpha=2 "${worker[@]}"
 member 'twice the second' outputs.0.values '[20.0, 21.0, 22.0, 23.0, 24.0, 25.0]'
 holds 'another key' [ "$(field key)" != "$key" ]

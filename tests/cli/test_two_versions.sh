@@ -2,6 +2,7 @@
 # Two versions concurrently, in small: older versions of the project and this one use the same cache
 # (tests/versions/trial.py; docs/store.md describes what they do). `make long FORMS=versions` tests all versions of
 # tests/versions/list.
+# Not a quick test: it compiles other versions.
 . tests/cli/lib.sh
 
 if is_instrumented; then

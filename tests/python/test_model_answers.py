@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from torch_scenarios import BUILD, HERE, environment, play
 
 BEGIN = """
@@ -70,7 +68,6 @@ for loaded, given in ((aoticache.load_package(path), x), (aoticache.runtime.load
 """)
 
 
-@pytest.mark.quick
 def test_a_dict_means_the_same_in_every_order_of_its_keys(tmp_path):
     twice(tmp_path, """
 from collections import OrderedDict

@@ -505,16 +505,21 @@ Test(cache, damaged_index_is_set_aside_and_rebuilt)
     cr_assert_eq(fixture_warnings, 0);
 }
 
-Test(cache, index_replaced_by_another_process_is_noticed)
+static void remove_index_files(void)
 {
+    static const char *const suffix[] = {"", "-wal", "-shm"};
     char path[4400];
-    aoticache_cache *ours = fixture_open();
-    fixture_put(ours, 1, "library one");
     for (int i = 0; i < 3; i++) {
-        const char *suffix[] = {"", "-wal", "-shm"};
         snprintf(path, sizeof path, "%s/index.sqlite3%s", fixture_cache, suffix[i]);
         unlink(path);
     }
+}
+
+Test(cache, index_replaced_by_another_process_is_noticed)
+{
+    aoticache_cache *ours = fixture_open();
+    fixture_put(ours, 1, "library one");
+    remove_index_files();
     aoticache_cache *other = fixture_open();
     fixture_put(other, 2, "library two");
     cr_assert(fixture_finds(ours, 2, "library two"));
@@ -523,6 +528,22 @@ Test(cache, index_replaced_by_another_process_is_noticed)
     cr_assert(fixture_finds(other, 1, "library one"));
     aoticache_cache_close(ours);
     aoticache_cache_close(other);
+}
+
+/* On NFS and FUSE, calls on an index that another process has replaced fail with ESTALE. */
+Test(cache, failing_index_is_opened_again_if_it_was_replaced)
+{
+    aoticache_cache *ours = fixture_open();
+    fixture_put(ours, 1, "library one");
+    aoticache_index *index = aoticache_cache_index(ours), *const first = index;
+    cr_assert_not(aoticache_cache_recovered(ours, AOTICACHE_IO, &index), "it is not replaced");
+    cr_assert_eq(index, first);
+    remove_index_files();
+    aoticache_cache_close(fixture_open());
+    cr_assert(aoticache_cache_recovered(ours, AOTICACHE_IO, &index));
+    cr_assert_neq(index, first);
+    cr_assert_not(aoticache_cache_recovered(ours, AOTICACHE_IO, &index), "and only once");
+    aoticache_cache_close(ours);
 }
 
 Test(cache, index_that_is_a_symbolic_link_is_refused)
