@@ -113,12 +113,16 @@ LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries 
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c) third_party/pocketfft/pocketfft.c
 KERNEL_SRC := $(wildcard runtime/*.c)
-PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
-                  cache/cache.h cache/judgements.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
+PUBLIC_HEADERS := aoticache.h aoticache/admin.h aoticache/dispatch.h aoticache/kernel.h aoticache/remote.h aoticache/runner.h aoticache/torch.h \
+                  base/base.h base/names.h base/tensor_view.h \
+                  cache/cache.h cache/entries.h cache/judgements.h cache/request/request.h cache/request/text.h cache/request/cpu.h \
+                  cache/request/cpu_detect.h cache/gc/collect.h cache/verify/verify.h \
                   cache/transfer/transfer.h cache/remote/remote.h cache/remote/module.h cache/trust/trust.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
-                  loader/loader.h loader/runner/runner.h loader/check/check.h \
+                  loader/loader.h loader/tensor.h loader/runner/runner.h loader/runner/create.h loader/runner/constants.h \
+                  loader/runner/backend.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
                   eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h eager/model/model.h \
+                  eager/model/tensors.h \
                   eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
                   eager/torch/binding.h eager/torch/bridge.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)

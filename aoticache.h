@@ -1,7 +1,13 @@
 /*
- * libaoticache: a content-addressed cache of compiled kernel libraries. The one header that a user includes.
+ * libaoticache: a content-addressed cache of compiled kernel libraries. This header is for users of the cache: contexts, calls and
+ * holders, hooks, the cache, requests, stored models, errors. Further headers are for others:
  *
- * Authors of kernel libraries in C include runtime/kernel.h instead.
+ * <aoticache/admin.h>     programs that administer a cache
+ * <aoticache/runner.h>    programs that load libraries and packages themselves
+ * <aoticache/dispatch.h>  frameworks that have no dispatcher
+ * <aoticache/torch.h>     bindings in a process with PyTorch
+ * <aoticache/remote.h>    remotes, and modules for further kinds of servers
+ * <aoticache/kernel.h>    authors of kernel libraries in C
  */
 #ifndef AOTICACHE_H
 #define AOTICACHE_H
@@ -9,34 +15,14 @@
 #include "base/base.h"
 #include "base/tensor_view.h"
 #include "cache/cache.h"
-#include "cache/config/config.h"
-#include "cache/gc/collect.h"
-#include "cache/request/cpu.h"
-#include "cache/pins/pins.h"
 #include "cache/request/request.h"
-#include "cache/transfer/transfer.h"
-#include "cache/trust/trust.h"
-#include "cache/remote/remote.h"
-#include "cache/judgements.h"
-#include "cache/stats/statistics.h"
-#include "cache/stats/usage.h"
-#include "cache/verify/verify.h"
 #include "eager/call.h"
-#include "eager/dispatch/dispatch_key.h"
-#include "eager/dispatch/dispatcher.h"
-#include "eager/schema/schema.h"
-#include "eager/holder/dispatch_holder.h"
 #include "eager/eager.h"
 #include "eager/holder/holder.h"
-#include "eager/package/package.h"
 #include "eager/model/model.h"
-#include "eager/torch/binding.h"
 #include "eager/value.h"
-#include "loader/check/check.h"
-#include "loader/cuda/cuda.h"
-#include "loader/loader.h"
-#include "loader/package/package.h"
 #include "loader/runner/runner.h"
+#include "loader/tensor.h"
 #include "runtime/abi.h"
 
 #endif

@@ -151,18 +151,6 @@ static inline bool aoticache_digest_equal(const aoticache_digest *a, const aotic
 {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
-AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES]);
-
-/* Parses exactly 64 hexadecimal digits, in either case. Returns OK or INVALID. */
-AOTICACHE_API aoticache_status aoticache_digest_from_hex(const char *hex, aoticache_digest *ret_digest);
-
-/*
- * Computes the digest of a whole open file, from its beginning, with pread: the file position is neither used nor moved.
- * ret_size: the number of bytes hashed; may be NULL.
- * Returns: OK, IO, NO_MEMORY, UNSUPPORTED.
- */
-AOTICACHE_API aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
-                                                      aoticache_error *ret_error);
 
 /* ---- dtypes, devices, layouts, memory formats: PyTorch's numbers (c10/core/ScalarType.h, c10/core/DeviceType.h,
  * c10/core/Layout.h, c10/core/MemoryFormat.h) and PyTorch's names ("float32", "cuda", "strided", "channels_last") ---- */
@@ -240,12 +228,6 @@ typedef enum aoticache_memory_format {
 #undef AOTICACHE_MEMORY_FORMAT_ENUM
 } aoticache_memory_format;
 
-/* Names are static; NULL for a number outside the list. The parsers return OK or INVALID. */
-AOTICACHE_API const char *aoticache_dtype_name(int32_t dtype);
-AOTICACHE_API aoticache_status aoticache_dtype_parse(const char *name, int32_t *ret_dtype);
-/* Returns the bytes of one element; 0 for a number outside the list. */
-AOTICACHE_API size_t aoticache_dtype_size(int32_t dtype);
-
 static inline const char *aoticache_device_type_name(int32_t device_type)
 {
     switch (device_type) {
@@ -258,10 +240,6 @@ static inline const char *aoticache_device_type_name(int32_t device_type)
         return NULL;
     }
 }
-AOTICACHE_API const char *aoticache_layout_name(int32_t layout);
-AOTICACHE_API aoticache_status aoticache_layout_parse(const char *name, int32_t *ret_layout);
-AOTICACHE_API const char *aoticache_memory_format_name(int32_t memory_format);
-AOTICACHE_API aoticache_status aoticache_memory_format_parse(const char *name, int32_t *ret_memory_format);
 
 /* A device: type and index; index -1 is "the current one", as in PyTorch. */
 typedef struct aoticache_device {
@@ -280,12 +258,6 @@ typedef struct aoticache_device {
 #endif
 #define AOTICACHE_DEVICE_CPU AOTICACHE_DEVICE(AOTICACHE_DEVICE_TYPE_CPU, -1)
 #define AOTICACHE_DEVICE_CUDA(index) AOTICACHE_DEVICE(AOTICACHE_DEVICE_TYPE_CUDA, (index))
-
-#define AOTICACHE_DEVICE_TEXT_BYTES 32
-
-/* Parses "cpu", "cuda", "cuda:1". Returns OK or INVALID. */
-AOTICACHE_API aoticache_status aoticache_device_parse(const char *text, aoticache_device *ret_device);
-AOTICACHE_API void aoticache_device_format(aoticache_device device, char ret_text[AOTICACHE_DEVICE_TEXT_BYTES]);
 
 /* Returns the version of this library, "0.1.0". Static storage. */
 AOTICACHE_API const char *aoticache_version(void);

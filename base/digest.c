@@ -7,6 +7,7 @@
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/read_ahead.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * base/names: converts dtypes, device types, layouts and memory formats between PyTorch's numbers and PyTorch's names.
  */
 #include "base/base.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "cache/config/internal.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
 #include "cache/remote/internal.h"
 

@@ -10,15 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cache/eager_face.h"
-#include "cache/store/lock.h"
+#include "cache/entries.h"
+#include "cache/internal.h"
 #include "cache/remote/internal.h"
 #include "cache/request/internal.h"
-#include "cache/internal.h"
+#include "cache/request/text.h"
+#include "cache/store/lock.h"
 
 /* One call of get_or_compile. */
 struct job {

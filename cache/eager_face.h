@@ -7,6 +7,7 @@
 #define AOTICACHE_CACHE_EAGER_FACE_H
 
 #include "cache/cache.h"
+#include "cache/entries.h"
 #include "cache/judgements.h"
 
 /* ---- entries and requests ---- */

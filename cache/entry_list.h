@@ -8,6 +8,7 @@
 #ifndef AOTICACHE_CACHE_ENTRY_LIST_H
 #define AOTICACHE_CACHE_ENTRY_LIST_H
 
+#include "cache/entries.h"
 #include "cache/internal.h"
 
 typedef struct aoticache_listed_entry {

@@ -22,6 +22,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file_state.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/internal.h"
 #include "cache/store/internal.h"

@@ -5,7 +5,7 @@
  * A result belongs to a key, not to an entry, so that a slower kernel is not compiled again after a collection has removed
  * it. Results are advisory: losing them does no harm, and a rebuilt index has none.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_JUDGEMENTS_H
 #define AOTICACHE_CACHE_JUDGEMENTS_H

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "cache/entry_list.h"
 
 static bool digest_begins(const aoticache_digest *digest, const char *prefix, size_t length)

@@ -9,15 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
-#include "cache/store/lock.h"
-#include "cache/request/internal.h"
-#include "cache/internal.h"
+#include "cache/entries.h"
 #include "cache/hashed_files.h"
+#include "cache/internal.h"
+#include "cache/request/cpu_detect.h"
+#include "cache/request/internal.h"
+#include "cache/store/lock.h"
 
 /* Number of entries of one key that need no allocation. */
 #define USUAL_HITS 8

@@ -14,8 +14,10 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "cache/store/lock.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
+#include "cache/store/lock.h"
 #include "index/eviction/eviction.h"
 
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,

@@ -14,7 +14,10 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
+#include "cache/request/cpu_detect.h"
+#include "cache/request/text.h"
 
 #define BATCH 256
 

@@ -4,10 +4,11 @@
  * other caller of the operator with these tensors.
  */
 #include "base/arguments.h"
-#include "eager/call.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
+#include "eager/call.h"
 #include "eager/holder/internal.h"
+#include "loader/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

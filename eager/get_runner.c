@@ -2,15 +2,18 @@
  * eager/get_runner: from a request to a runner that is ready. Only this file loads the result of a lookup: holders and packages
  * use the functions here (internal.h).
  */
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
+#include "cache/stats/statistics.h"
 #include "eager/eager.h"
 #include "eager/internal.h"
-#include "loader/torch.h"
-#include "cache/stats/statistics.h"
 #include "loader/eager_face.h"
+#include "loader/runner/create.h"
+#include "loader/torch.h"
 
 static void artifact_release(void *artifact)
 {

@@ -6,14 +6,15 @@
 #include "loader/internal.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/process/fork_guard.h"
 #include "base/process/openmp_fork.h"
-#include "base/options.h"
 #include "loader/copy/internal.h"
 #include "loader/cuda/internal.h"
 #include "loader/dlopen_fd.h"
 #include "loader/eager_face.h"
 #include "loader/elf/internal.h"
+#include "loader/loader.h"
 #include "loader/torch.h"
 
 #include <dlfcn.h>

@@ -2,6 +2,7 @@
  * loader/tensor: makes, describes and frees tensors through the provider of this process.
  */
 #include "base/arguments.h"
+#include "base/names.h"
 #include "loader/loader.h"
 
 #include <errno.h>

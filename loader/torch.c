@@ -9,9 +9,10 @@
 #include "loader/torch.h"
 
 #include "base/cleanup.h"
-#include "base/process/home.h"
 #include "base/process/fork_guard.h"
+#include "base/process/home.h"
 #include "loader/elf/internal.h"
+#include "loader/loader.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -13,7 +13,7 @@
  * writable by others; any other file is reported and not used. In a program that runs with another user's rights (AT_SECURE)
  * the environment and the user's file are ignored, and only the program itself can set allow_shared.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_CONFIG_CONFIG_H
 #define AOTICACHE_CACHE_CONFIG_CONFIG_H

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "cache/entries.h"
 
 #define JUDGEMENTS_NS (INT64_C(30) * 24 * 3600 * 1000000000)
 #define FAILURES_AT_ONCE 1000

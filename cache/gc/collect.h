@@ -1,12 +1,13 @@
 /*
  * cache/gc/collect: removes unused entries until the cache is within its limits.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_GC_COLLECT_H
 #define AOTICACHE_CACHE_GC_COLLECT_H
 
 #include "cache/cache.h"
+#include "cache/entries.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -17,6 +17,7 @@
 #define AOTICACHE_CACHE_GC_INTERNAL_H
 
 #include "base/hash_map.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/gc/thread_pool.h"
 #include "cache/internal.h"

@@ -15,11 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/listing.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/gc/internal.h"
 

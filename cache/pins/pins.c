@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "cache/internal.h"
 #include "cache/pins/internal.h"
 #include "cache/store/lock.h"

@@ -8,7 +8,7 @@
  * Thread and fork safety are those of the cache. A change takes the store's lock, shared, and the lock of the pins, both for
  * a batch of small files and one transaction of the index. Concurrent changes of one key by several processes are all kept.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_PINS_PINS_H
 #define AOTICACHE_CACHE_PINS_PINS_H

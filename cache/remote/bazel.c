@@ -6,6 +6,7 @@
  * Texts of this library are its field 5, the output of a command. A server may add fields, which are skipped.
  */
 #include "base/digest.h"
+#include "base/names.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

@@ -4,9 +4,10 @@
  * It makes the same requests as a program, in the directories of kernels, because servers differ by directory and by kind of
  * request: an object, a record with a condition, a list, a lease. All of them use a key that does not exist otherwise.
  */
-#include "base/clock.h"
 #include "base/arguments.h"
+#include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

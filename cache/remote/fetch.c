@@ -11,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 
 aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/threads.h"
 
 #define LEASE_MS 30000

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/request/cpu_detect.h"
 
 #define LISTS 256
 

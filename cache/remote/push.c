@@ -12,7 +12,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/text/stream.h"
+#include "cache/entries.h"
 
 #define LISTS 256
 #define MAX_TRIES 12

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 
 #define KIND "aoticache record"
 #define FORMAT 1

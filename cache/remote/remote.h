@@ -10,7 +10,7 @@
  *
  * Thread safety: that of a cache. No callback is called with a lock held.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/remote.h>.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_REMOTE_H
 #define AOTICACHE_CACHE_REMOTE_REMOTE_H

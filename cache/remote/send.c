@@ -10,8 +10,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 
 #define MAX_TRIES 12
 #define FIRST_PAUSE_NS 2000000

@@ -6,6 +6,7 @@
  * entry are fetched, from its manifest, and with the requested key.
  */
 #include "base/log.h"
+#include "base/names.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

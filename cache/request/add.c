@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/digest.h"
+#include "base/names.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

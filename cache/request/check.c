@@ -4,6 +4,7 @@
  * Implements the rules of docs/key.md for single parts, with their error messages. The rules between arguments (order,
  * lists, limits of the whole) are in add.c.
  */
+#include "base/names.h"
 #include "cache/request/internal.h"
 
 #include <stdio.h>

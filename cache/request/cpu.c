@@ -3,6 +3,7 @@
  * of the x86-64 psABI and the versions of Arm's architecture. cpu_detect.c detects this machine's features.
  */
 #include "base/arguments.h"
+#include "cache/request/cpu_detect.h"
 #include "cache/request/cpu_list.h"
 
 #include <pthread.h>

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
+#include "cache/request/text.h"
 
 #include <endian.h>
 #include <string.h>

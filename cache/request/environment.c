@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
+#include "cache/request/text.h"
 
 #include <string.h>
 

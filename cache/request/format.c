@@ -4,7 +4,9 @@
  * The environment and dispatch key sets are left out. The result is always one line: texts are escaped, and numbers look the
  * same in every locale.
  */
+#include "base/names.h"
 #include "cache/request/internal.h"
+#include "cache/request/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * compile hooks receive a request in the same form (docs/hooks.md).
  */
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text/json.h"
 #include "base/text/name_distance.h"
 #include "cache/request/internal.h"

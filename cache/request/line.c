@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/text/stream.h"
 #include "cache/request/internal.h"
+#include "cache/request/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu.h"
+#include "cache/request/cpu_detect.h"
 
 #include <string.h>
 

@@ -5,9 +5,10 @@
  * would write: blanks between words, "on DEVICE" left out for the CPU. text_scan.c reads numbers and strings; the functions
  * that append the parts check them.
  */
-#include "cache/request/internal.h"
 #include "base/array.h"
+#include "base/names.h"
 #include "base/text/name_distance.h"
+#include "cache/request/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

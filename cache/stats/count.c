@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "cache/internal.h"
 
 /* Names of operators, devices and environments that await their flush. Further names count as "(other)". */

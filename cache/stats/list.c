@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
-#include "cache/internal.h"
 #include "base/array.h"
+#include "base/clock.h"
+#include "cache/entries.h"
+#include "cache/internal.h"
 #include "cache/stats/usage.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)

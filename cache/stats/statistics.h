@@ -6,12 +6,13 @@
  * transaction: numbers of many processes add up exactly, and a process that is killed loses at most its last batch.
  * Functions that read return what all processes have flushed, plus what this cache has not flushed yet.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_STATS_STATISTICS_H
 #define AOTICACHE_CACHE_STATS_STATISTICS_H
 
 #include "cache/cache.h"
+#include "cache/entries.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,7 @@
 /*
  * cache/stats/usage: how much of the cache each operator, device, producer or tag uses.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_STATS_USAGE_H
 #define AOTICACHE_CACHE_STATS_USAGE_H

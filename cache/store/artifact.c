@@ -11,7 +11,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/memory_file.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
 
 /* Any length except 0 maps one page; the memory is never accessed. */

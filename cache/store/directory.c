@@ -13,12 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/listing.h"
 #include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/config/internal.h"
+#include "cache/entries.h"
 
 #define FORMAT_WORD "aoticache "
 #define FORMAT_VERSION 1

@@ -11,8 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "base/threads.h"
 

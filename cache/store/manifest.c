@@ -6,10 +6,12 @@
 
 #include "base/cleanup.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/text/json.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
+#include "cache/request/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

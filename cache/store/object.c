@@ -19,6 +19,7 @@
 #include "base/digest.h"
 #include "base/listing.h"
 #include "base/memory_file.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES])

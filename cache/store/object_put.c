@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/digest.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"

@@ -12,6 +12,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/options.h"
 #include "base/syscalls.h"
 #include "cache/store/artifact.h"

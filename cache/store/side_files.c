@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/artifact.h"
 #include "cache/store/object.h"

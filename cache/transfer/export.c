@@ -13,6 +13,8 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/transfer/archive.h"
 #include "cache/transfer/internal.h"
 

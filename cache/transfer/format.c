@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text/json.h"
 
 #define FORMAT 1

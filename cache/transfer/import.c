@@ -12,10 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/transfer/archive.h"
 #include "cache/transfer/internal.h"

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 
 /* Up to this number refusals are logged one by one. */

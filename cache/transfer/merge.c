@@ -14,7 +14,9 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
+#include "cache/entries.h"
 #include "cache/transfer/internal.h"
 
 #define PIECE_BYTES (1024 * 1024)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/names.h"
 #include "cache/transfer/internal.h"
 
 #define MOST_LOGGED 1000

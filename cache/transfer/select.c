@@ -10,7 +10,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/options.h"
+#include "cache/entries.h"
 
 /* ---- options ---- */
 

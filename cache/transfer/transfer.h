@@ -7,7 +7,7 @@
  *
  * Thread safety: that of the caches. The functions call back only from the thread that called them, with no lock held.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_TRANSFER_TRANSFER_H
 #define AOTICACHE_CACHE_TRANSFER_TRANSFER_H

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "cache/internal.h"
 #include "cache/store/lock.h"
 

@@ -16,6 +16,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/trust/internal.h"
 

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/store/object.h"

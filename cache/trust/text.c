@@ -6,6 +6,7 @@
  */
 #include "base/arguments.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "cache/trust/internal.h"
 
 #include <stdio.h>

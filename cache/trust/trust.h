@@ -14,7 +14,7 @@
  *
  * Thread safety: that of a cache. Keys, signatures and statements are plain data.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_TRUST_TRUST_H
 #define AOTICACHE_CACHE_TRUST_TRUST_H

@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
+#include "base/names.h"
 #include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
 

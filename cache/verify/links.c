@@ -16,8 +16,9 @@
 
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "cache/store/lock.h"
+#include "base/names.h"
 #include "cache/pins/internal.h"
+#include "cache/store/lock.h"
 #include "cache/verify/internal.h"
 
 static bool is_digest_name(const char *name)

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "base/names.h"
 #include "cache/verify/internal.h"
 
 static aoticache_status quarantine(aoticache_verification *verification, int subdirectory, const char *name,

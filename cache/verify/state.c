@@ -11,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/scratch.h"
 #include "cache/verify/internal.h"

@@ -1,7 +1,7 @@
 /*
  * cache/verify/verify: checks whether the store is sound, and repairs it.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/admin.h>.
  */
 #ifndef AOTICACHE_CACHE_VERIFY_VERIFY_H
 #define AOTICACHE_CACHE_VERIFY_VERIFY_H

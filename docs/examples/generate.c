@@ -12,6 +12,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <aoticache.h>
+#include <aoticache/runner.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -8,6 +8,8 @@
  * The numbers are the model's input, a float32 tensor of that many elements; its first output is printed.
  */
 #include <aoticache.h>
+#include <aoticache/dispatch.h>
+#include <aoticache/runner.h>
 #include <stdio.h>
 #include <stdlib.h>
 

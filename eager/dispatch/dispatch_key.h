@@ -8,7 +8,7 @@
  * those on the sets of this thread are pure. Nothing is owned: texts that are returned are static, texts that are passed are
  * read only during the call.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/dispatch.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H

@@ -5,7 +5,7 @@
  * functionalities that have kernels per backend ("AutogradCPU"), numbered in blocks; alias keys, each of which stands for
  * several keys.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/dispatch.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H

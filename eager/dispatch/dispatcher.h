@@ -18,7 +18,7 @@
  * or by the call that ends last. Registrations of one dispatcher are serialised. Handles of operators stay valid as long as
  * the dispatcher. Fork: a child may call; it may register if no other thread of the parent was registering.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/dispatch.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H

@@ -2,11 +2,12 @@
  * eager/holder/compile: turns a miss into a library, a dynamic one if that is preferred and possible, otherwise an exact one;
  * remembers failed compiles; runs background compiles. miss.c decides which misses are compiled, and when.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "cache/eager_face.h"
+#include "cache/request/text.h"
 #include "eager/holder/internal.h"
 
 #include <stdlib.h>

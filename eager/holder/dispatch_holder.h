@@ -2,7 +2,7 @@
  * eager/holder/dispatch_holder: registers a holder (eager/holder/holder.h) as a kernel of an operator, so that calls through
  * the dispatcher are served from the cache. The counterpart of torch.library.Library._impl_with_aoti_compile.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/dispatch.h>.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_DISPATCH_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_DISPATCH_HOLDER_H

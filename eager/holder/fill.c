@@ -4,6 +4,8 @@
  */
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "cache/entries.h"
+#include "cache/request/text.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
 

@@ -5,9 +5,12 @@
  */
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
 #include "loader/eager_face.h"
+#include "loader/loader.h"
+#include "loader/runner/constants.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  */
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
+#include "loader/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,12 +5,13 @@
  * the child reads the file again, into its own memory: the parent's may have been half changed, and its lock held, at the time of
  * the fork.
  */
-#include "base/digest.h"
-#include "eager/holder/internal.h"
 #include "base/cleanup.h"
-#include "base/text/json.h"
+#include "base/digest.h"
 #include "base/hash_map.h"
 #include "base/syscalls.h"
+#include "base/text/json.h"
+#include "cache/request/text.h"
+#include "eager/holder/internal.h"
 
 #include <fcntl.h>
 #include <jansson.h>

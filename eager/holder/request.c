@@ -8,6 +8,7 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
 #include "eager/schema/internal.h"

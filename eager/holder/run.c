@@ -6,6 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"
+#include "loader/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * whether the tensors of a call overlap: a compiled kernel may write in another order than it reads, so it gives the operator's
  * results only if they do not.
  */
+#include "base/names.h"
 #include "eager/holder/internal.h"
 
 #include <stdlib.h>

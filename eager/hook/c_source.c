@@ -5,14 +5,16 @@
  * request_macros.c defines what a source sees of the request; the output is linked with runtime/. The output is the same for
  * the same request: it contains no paths, times or build ids.
  */
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/process/home.h"
+#include "base/syscalls.h"
 #include "base/text/name_distance.h"
 #include "base/text/stream.h"
-#include "base/syscalls.h"
+#include "cache/request/text.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/digest.h"
+#include "base/names.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
  * "-march=native" cannot be stored as a requirement: a machine with fewer features would stop with SIGILL. So the compiler
  * itself is queried for the meaning of the word on this machine.
  */
+#include "cache/request/cpu_detect.h"
 #include "eager/hook/internal.h"
 
 #include <stdio.h>

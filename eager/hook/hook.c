@@ -3,14 +3,16 @@
  *
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
-#include "base/clock.h"
 #include "base/arguments.h"
-#include "eager/hook/internal.h"
-#include "eager/internal.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/options.h"
 #include "cache/config/config.h"
 #include "cache/eager_face.h"
+#include "cache/request/cpu_detect.h"
+#include "eager/hook/internal.h"
+#include "eager/internal.h"
 #include "loader/check/check.h"
 #include "loader/cuda/cuda.h"
 #include "loader/eager_face.h"

@@ -5,6 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/text/json.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>

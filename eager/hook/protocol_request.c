@@ -4,8 +4,10 @@
  * Reading answers is in protocol_answer.c; docs/hooks.md describes both, field by field.
  */
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/eager_face.h"
+#include "cache/request/text.h"
 #include "eager/hook/internal.h"
 
 #include <errno.h>

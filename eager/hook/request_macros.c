@@ -2,6 +2,7 @@
  * eager/hook/request_macros: writes a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
  * scalars as constants. Compiling is in c_source.c.
  */
+#include "base/names.h"
 #include "base/text/stream.h"
 #include "eager/hook/internal.h"
 

@@ -9,7 +9,10 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 
 #define MIN_KEY_DIGITS 8
 #define NAMES_BYTES 600

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "eager/model/model.h"
+#include "eager/model/tensors.h"
 #include "eager/safetensors/safetensors.h"
 
 #define AOTICACHE_MODEL_OP "aoticache::model"

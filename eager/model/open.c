@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/options.h"
+#include "cache/entries.h"
 #include "eager/internal.h"
 #include "eager/model/internal.h"
+#include "eager/model/tensors.h"
 #include "eager/package/internal.h"
 
 static aoticache_status read_options(const aoticache_model_options *options, aoticache_model_options *ret_options,

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text/json.h"
+#include "eager/model/tensors.h"
 
 #define MAX_LIST_BYTES (64u << 20)
 #define FORMAT 2

@@ -17,9 +17,13 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/names.h"
+#include "eager/model/tensors.h"
 #include "loader/check/check.h"
 #include "loader/eager_face.h"
+#include "loader/runner/constants.h"
 #include "loader/runner/hot.h"
+#include "loader/tensor.h"
 
 #define HUGE_PAGE_BYTES (2u << 20)
 #define NAMED_MISSING 4

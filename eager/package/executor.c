@@ -14,7 +14,9 @@
 
 #include "base/cleanup.h"
 #include "base/text/json.h"
+#include "cache/entries.h"
 #include "eager/package/internal.h"
+#include "loader/loader.h"
 #include "loader/torch.h"
 
 /* ---- running a node ---- */

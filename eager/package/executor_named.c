@@ -11,6 +11,7 @@
 
 #include "eager/dispatch/questions.h"
 #include "eager/package/executor.h"
+#include "loader/tensor.h"
 #include "loader/torch.h"
 #include "runtime/named_operators.h"
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "eager/package/internal.h"
 #include "loader/check/check.h"
 

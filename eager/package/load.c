@@ -8,15 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/options.h"
 #include "base/text/json.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/internal.h"
 #include "eager/package/internal.h"
 #include "loader/eager_face.h"
+#include "loader/runner/create.h"
 #include "loader/runner/hot.h"
 
 /* ---- finding the model ---- */

@@ -6,10 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/text/json.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
+#include "cache/request/text.h"
 #include "eager/package/internal.h"
 
 struct stored {

@@ -6,7 +6,7 @@
  * loading extracts nothing. Loading leaves no temporary files. Weights that have their own file are mapped from the object,
  * so processes share their pages.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/runner.h>.
  */
 #ifndef AOTICACHE_EAGER_PACKAGE_PACKAGE_H
 #define AOTICACHE_EAGER_PACKAGE_PACKAGE_H

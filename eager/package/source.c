@@ -12,11 +12,14 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/text/json.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/package/internal.h"
 
 aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,

@@ -11,10 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/syscalls.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/package/internal.h"
 #include "loader/eager_face.h"
 

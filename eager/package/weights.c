@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
+#include "loader/runner/constants.h"
+#include "loader/tensor.h"
 
 /* Smaller constants stay copies: their tensors would cost more than the saved pages. */
 enum { SHARED_MIN_BYTES = 64 * 1024 };

@@ -11,6 +11,8 @@
 
 #include "base/cleanup.h"
 #include "eager/safetensors/safetensors.h"
+#include "loader/runner/constants.h"
+#include "loader/tensor.h"
 
 struct aoticache_package_given {
     aoticache_safetensors file;

@@ -1,6 +1,7 @@
 /*
  * eager/python/cache: the type of open caches.
  */
+#include "cache/entries.h"
 #include "eager/python/internal.h"
 
 PyTypeObject *runtime_cache_type;

@@ -2,6 +2,7 @@
  * eager/python/call: converts the arrays of one call into tensors, and its results into arrays: NumPy's if an argument is.
  */
 #include "eager/python/internal.h"
+#include "loader/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

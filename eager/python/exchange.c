@@ -5,6 +5,7 @@
  * Compiled code may write to its inputs, and it is unknown whether it does. So memory that its owner declares read-only is copied
  * first, unless the caller requests otherwise. Compiled code also reads whole elements, so unaligned memory is copied too.
  */
+#include "base/names.h"
 #include "eager/python/dlpack.h"
 #include "eager/python/internal.h"
 

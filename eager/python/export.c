@@ -1,6 +1,7 @@
 /*
  * eager/python/export: exports tensors to other libraries, without copies, by the buffer protocol and DLPack.
  */
+#include "base/names.h"
 #include "eager/python/dlpack.h"
 #include "eager/python/internal.h"
 

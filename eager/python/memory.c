@@ -2,7 +2,9 @@
  * eager/python/memory: tensors as handles of memory, the extent of their memory, and exceptions for failures of the
  * library.
  */
+#include "base/names.h"
 #include "eager/python/internal.h"
+#include "loader/tensor.h"
 
 PyObject *runtime_error_type;
 PyTypeObject *runtime_tensor_type;

@@ -1,7 +1,10 @@
 /*
  * eager/python/model: the type of models: packages and stored models, opened and run without the interpreter's lock.
  */
+#include "base/names.h"
+#include "eager/model/tensors.h"
 #include "eager/python/internal.h"
+#include "loader/runner/create.h"
 
 #include <stdio.h>
 #include <stdlib.h>

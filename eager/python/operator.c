@@ -1,6 +1,8 @@
 /*
  * eager/python/operator: the type of operators: kernels in the cache, called through a holder that compiles nothing.
  */
+#include "cache/entries.h"
+#include "cache/request/text.h"
 #include "eager/python/internal.h"
 
 #include <stdio.h>

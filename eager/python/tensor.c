@@ -1,7 +1,9 @@
 /*
  * eager/python/tensor: the type aoticache.runtime.Tensor: an array's memory with dtype, sizes and strides.
  */
+#include "base/names.h"
 #include "eager/python/internal.h"
+#include "loader/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,6 +19,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text/json.h"
 
 #define LENGTH_BYTES 8

@@ -5,7 +5,7 @@
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp, aten/src/ATen/core/function_schema.h (2.13). Depends on base/
  * alone. A schema never changes once parsed and may be read from any thread.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/dispatch.h>.
  */
 #ifndef AOTICACHE_EAGER_SCHEMA_SCHEMA_H
 #define AOTICACHE_EAGER_SCHEMA_SCHEMA_H

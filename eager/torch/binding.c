@@ -3,10 +3,11 @@
  * of enabling and disabling.
  */
 #include "base/arguments.h"
-#include "eager/torch/binding.h"
 #include "base/options.h"
 #include "eager/holder/internal.h"
+#include "eager/torch/binding.h"
 #include "eager/torch/internal.h"
+#include "loader/loader.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
  * Thread safety: all functions from any thread. Fork safety: what the parent enabled stays enabled in the child; queued
  * compiles stay with the parent.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/torch.h>.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_H
 #define AOTICACHE_EAGER_TORCH_BINDING_H

@@ -29,7 +29,7 @@
  *
  * Exceptions never leave a function of this interface, in either direction. Thread safety: all functions from any thread.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/torch.h>.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BRIDGE_H
 #define AOTICACHE_EAGER_TORCH_BRIDGE_H

@@ -3,15 +3,17 @@
  * PyTorch and source and found by all processes; a failure is remembered with the compiler's output. Second, opening it and
  * answering its calls (bridge.h).
  */
-#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
 #include "base/process/fork_guard.h"
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "eager/hook/process.h"
 #include "eager/torch/internal.h"
-#include "loader/runner/hot.h"
 #include "loader/dlopen_fd.h"
+#include "loader/runner/hot.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

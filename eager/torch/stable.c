@@ -7,6 +7,7 @@
 #include "base/process/fork_guard.h"
 #include "eager/holder/internal.h"
 #include "eager/torch/internal.h"
+#include "loader/loader.h"
 #include "loader/torch.h"
 
 #include <dlfcn.h>

@@ -13,7 +13,7 @@
  *
  * A check is compiled once into one flat block and never changes. Any number of threads may use it.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/runner.h>.
  */
 #ifndef AOTICACHE_LOADER_CHECK_CHECK_H
 #define AOTICACHE_LOADER_CHECK_CHECK_H

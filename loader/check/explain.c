@@ -2,6 +2,7 @@
  * loader/check/explain: why tensors do not pass, as text. Walks the patterns, not through the compiled form, in
  * the order of tensors: facts, sizes, strides; properties that depend on symbols from later tensors come last.
  */
+#include "base/names.h"
 #include "loader/check/internal.h"
 
 #include <stdarg.h>

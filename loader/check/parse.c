@@ -9,6 +9,7 @@
 #include "loader/check/internal.h"
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text/name_distance.h"
 
 #include <stdio.h>

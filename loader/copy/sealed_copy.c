@@ -16,6 +16,8 @@
 
 #include "base/cleanup.h"
 #include "base/memory_file.h"
+#include "base/names.h"
+#include "loader/loader.h"
 
 #include <errno.h>
 #include <string.h>

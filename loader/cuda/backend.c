@@ -9,6 +9,8 @@
 #include "base/process/fork_guard.h"
 #include "loader/eager_face.h"
 #include "loader/internal.h"
+#include "loader/loader.h"
+#include "loader/runner/backend.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

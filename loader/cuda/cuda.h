@@ -11,7 +11,7 @@
  * Thread safety: all functions may be called from any thread. Fork: the driver does not survive a fork. A child whose
  * parent has queried the driver gets the parent's results.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/runner.h>.
  */
 #ifndef AOTICACHE_LOADER_CUDA_CUDA_H
 #define AOTICACHE_LOADER_CUDA_CUDA_H

@@ -10,6 +10,7 @@
 #include "loader/cuda/cuda.h"
 #include "loader/cuda/images.h"
 #include "loader/elf/internal.h"
+#include "loader/runner/backend.h"
 #include "loader/runner/runner.h"
 
 /* ---- the device ---- */

@@ -8,7 +8,7 @@
  *
  * Thread safety: one package may be used by one thread at a time.
  *
- * Users include <aoticache.h>.
+ * Users include <aoticache/runner.h>.
  */
 #ifndef AOTICACHE_LOADER_PACKAGE_PACKAGE_H
 #define AOTICACHE_LOADER_PACKAGE_PACKAGE_H

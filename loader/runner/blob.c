@@ -10,6 +10,8 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/names.h"
+#include "loader/runner/constants.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

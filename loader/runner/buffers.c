@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "loader/runner/constants.h"
 
 #include <stdlib.h>
 

@@ -6,6 +6,7 @@
 #include "loader/runner/internal.h"
 
 #include "base/text/name_distance.h"
+#include "loader/runner/constants.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "base/options.h"
 
 #include "loader/cuda/internal.h"
+#include "loader/runner/backend.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -11,8 +11,11 @@
 
 #include "loader/check/check.h"
 #include "loader/internal.h"
-#include "loader/runner/run_lock.h"
+#include "loader/loader.h"
+#include "loader/runner/backend.h"
+#include "loader/runner/constants.h"
 #include "loader/runner/hot.h"
+#include "loader/runner/run_lock.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "loader/tensor.h"
 
 #define HANDLES_ON_STACK AOTICACHE_RUNNER_HANDLES_ON_STACK
 

@@ -9,6 +9,8 @@
 #include "base/options.h"
 #include "base/threads.h"
 #include "loader/eager_face.h"
+#include "loader/runner/backend.h"
+#include "loader/runner/create.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,9 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/names.h"
+#include "loader/runner/constants.h"
+#include "loader/tensor.h"
 #include "loader/torch.h"
 
 #include <inttypes.h>

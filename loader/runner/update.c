@@ -15,6 +15,8 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "loader/cxx_map/internal.h"
+#include "loader/runner/constants.h"
+#include "loader/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "cache/cache.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"

@@ -5,7 +5,7 @@
  * Prints one JSON object per line (scripts/bench collects them).
  */
 #include "base/clock.h"
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
 #include "base/memory_file.h"

@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/remote/remote.h"
 #include "cache/trust/internal.h"

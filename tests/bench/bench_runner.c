@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 #include "tests/bench/bench.h"
 

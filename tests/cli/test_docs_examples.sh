@@ -127,6 +127,7 @@ prints 'then the kernel' '^2 4 6$'
 example docs/packages.md load >"$work/piece.h"
 cat >"$work/load.c" <<'C'
 #include <aoticache.h>
+#include <aoticache/runner.h>
 #include <stdio.h>
 
 int main(void)

@@ -57,7 +57,7 @@ build_copy() { # DIRECTORY BUILD ZONE UMASK DAY
     local targets=(all)
     [ "${REPRODUCE:-}" = all ] || targets=("${products[@]/#/$2/}")
     mkdir -p "$1"
-    cp -r Makefile aoticache.h base cache eager index loader runtime scripts third_party tools "$1"
+    cp -r Makefile aoticache aoticache.h base cache eager index loader runtime scripts third_party tools "$1"
     find "$1" -exec touch -d "$5" {} +
     (cd "$1" && umask "$4" && env TZ="$3" LC_ALL="C" make -s -j"$(nproc)" BUILD="$2" WARN= OPTIMISE='-O0 -g' "${targets[@]}")
 }

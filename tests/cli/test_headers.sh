@@ -55,11 +55,16 @@ for language in c c++; do
     done
 done
 
-# Headers that are only part of another say so.
+# Headers that are only part of another say of which.
+names_its_header() { # HEADER
+    local outer
+    outer=$(sed -n 's/^ \* Users include <\(aoticache.*\.h\)>\.$/\1/p' "$include/$1")
+    [ "$outer" ] && printf '#include <%s>\n' "$outer" | gcc -I"$include" -M -x c - | grep -qF "$include/$1"
+}
 while IFS= read -r header; do
-    case $header in aoticache.h | runtime/kernel.h | cache/remote/module.h) continue ;; esac
+    case $header in aoticache.h | aoticache/* | runtime/kernel.h | cache/remote/module.h) continue ;; esac
     [ -f "$header" ] || continue # left over from an older build
-    holds "$header names the header to include" grep -qxF ' * Users include <aoticache.h>.' "$include/$header"
+    holds "$header names the header to include" names_its_header "$header"
 done < <(find "$include" -name '*.h' -printf '%P\n' | sort)
 
 # Comments, documents and manual pages are in plain English.
@@ -70,6 +75,10 @@ try 'the map of exports, and docs/api.md, are those of the headers' 0 scripts/ch
 nm -D --defined-only "$BUILD/lib/libaoticache.so" | sed -n 's/.* \(aoticache_[a-z0-9_]*\)@.*/\1/p' | LC_ALL=C sort >"$work/exported"
 grep -oE 'aoticache_[a-z0-9_]+' scripts/libaoticache.map | LC_ALL=C sort >"$work/listed"
 holds 'the library has each function of the map, and no other' cmp "$work/exported" "$work/listed"
+
+# An author of a binding keeps <aoticache.h> in mind.
+count=$(gcc -I"$include" -E "$include/aoticache.h" | grep -oE 'aoticache_[a-z0-9_]+' | LC_ALL=C sort -u | comm -12 - "$work/listed" | wc -l)
+holds "aoticache.h declares $count functions, at most 60" [ "$count" -gt 40 -a "$count" -le 60 ]
 
 # The contents of an initializer are the same in both languages.
 try 'compiled as C' 0 gcc "${strict[@]}" "$work/all.c" -o "$work/as_c"

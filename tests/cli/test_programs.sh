@@ -64,7 +64,7 @@ static const aoticache_kernel kernel = describe();
 AOTICACHE_KERNEL_EXPORT(kernel)
 CPP
 cat >"$work/host.c" <<'C'
-#include <aoticache.h>
+#include <aoticache/runner.h>
 #include <fcntl.h>
 #include <stdio.h>
 

@@ -129,7 +129,7 @@ at=http://127.0.0.1:$(cat "$work/port")
 printf 'bearer-of-root\n' >"$work/secret" && chmod 600 "$work/secret"
 limits='connect-timeout=1s timeout=2s'
 cat >"$work/remote.c" <<'C'
-#include <aoticache.h>
+#include <aoticache/admin.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>

@@ -20,8 +20,10 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/cache.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/verify/verify.h"
 #include "index/index.h"

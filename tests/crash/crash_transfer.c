@@ -19,10 +19,11 @@
 
 #include "base/syscalls.h"
 #include "cache/cache.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/verify/verify.h"
 #include "cache/transfer/transfer.h"
 #include "cache/trust/internal.h"
+#include "cache/verify/verify.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
 

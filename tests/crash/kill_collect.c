@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cache/internal.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "cache/internal.h"
 #include "tests/helpers/cache_process.h"
 
 #define ENTRIES 40

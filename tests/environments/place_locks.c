@@ -16,11 +16,12 @@
 #include <sys/file.h>
 
 #include "base/clock.h"
-#include "tests/helpers/cache_process.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/internal.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/cache_process.h"
 #include "tests/helpers/pins.h"
 
 #define HELD 1 /* the entry whose lease or object is held */

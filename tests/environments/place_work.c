@@ -29,12 +29,13 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "tests/helpers/cache_process.h"
-#include "tests/unit/clock_fixture.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/cache_process.h"
 #include "tests/helpers/pins.h"
+#include "tests/unit/clock_fixture.h"
 
 #define MAX_PROCESSES 64
 #define MAX_THREADS 64

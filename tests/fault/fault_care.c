@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/names.h"
 #include "cache/gc/collect.h"
 #include "cache/transfer/transfer.h"
 #include "cache/verify/verify.h"

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/pins/pins.h"
 #include "cache/trust/trust.h"
 #include "cache/verify/verify.h"

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include "base/text/json.h"
+#include "cache/request/text.h"
 #include "eager/call.h"
 #include "eager/eager.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/trust/internal.h"

@@ -28,6 +28,8 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/stats/statistics.h"
 #include "tests/fault/remote_truth.h"
 

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "cache/eager_face.h"
+#include "cache/entries.h"
 #include "cache/pins/pins.h"
+#include "cache/request/text.h"
 #include "cache/stats/statistics.h"
 #include "cache/stats/usage.h"
 #include "tests/fault/cases.h"

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"

@@ -4,6 +4,7 @@
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_CHANGES_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_CHANGES_H
 
+#include "base/names.h"
 #include "tests/fault/remote_mutant.h"
 
 /* ---- frames of zstd, by hand (RFC 8878) ---- */

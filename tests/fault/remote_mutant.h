@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "cache/remote/internal.h"
 #include "tests/helpers/cache_process.h"
 

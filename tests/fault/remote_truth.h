@@ -6,6 +6,9 @@
 #define AOTICACHE_TESTS_FAULT_REMOTE_TRUTH_H
 
 #include "base/digest.h"
+#include "base/names.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "cache/trust/trust.h"
 #include "tests/fault/remote_liar.h"
 #include "tests/fault/trial.h"

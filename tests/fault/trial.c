@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "cache/entries.h"
 #include "tests/fault/inject.h"
 #include "tests/helpers/cache_process.h"
 

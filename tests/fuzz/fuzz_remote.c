@@ -3,6 +3,7 @@
  * unpacker, or the parser of settings crash, read outside of their memory, or use more than their limits. A parsed
  * record prints as one that parses to the same.
  */
+#include "base/names.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * tests/fuzz/fuzz_weights: any bytes as a .safetensors file and as a list of weights. Accepted tensors are within the
  * file, and have as many bytes as their sizes require.
  */
+#include "base/names.h"
 #include "eager/model/internal.h"
 
 #include <stdlib.h>

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "loader/internal.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"
 

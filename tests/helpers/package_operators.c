@@ -4,6 +4,8 @@
  * each output on a separate line. tests/python/test_package_operators.py has the same operators for PyTorch.
  */
 #include <aoticache.h>
+#include <aoticache/dispatch.h>
+#include <aoticache/runner.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "eager/package/package.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 
 static void fail(const char *what, const char *why)

@@ -33,7 +33,7 @@ STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "
 @pytest.mark.quick
 def test_structs_are_those_of_the_headers():
     from aoticache import _library
-    lines = ['#include "aoticache.h"', "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
+    lines = [*(f'#include "aoticache/{one}.h"' for one in ("admin", "dispatch", "remote", "runner", "torch")), "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
     expected = []
     for python, c in STRUCTS.items():
         struct = getattr(_library, python)

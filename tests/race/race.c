@@ -20,8 +20,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/helpers/cache_process.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "tests/helpers/cache_process.h"
 
 #define PROCESSES 8
 #define KEYS 24

@@ -6,6 +6,7 @@
  */
 #include "base/base.h"
 #include "loader/loader.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 
 #include <fcntl.h>

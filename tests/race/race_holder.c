@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "../unit/patched_kernel.h"
 #include "cache/gc/collect.h"
+#include "loader/tensor.h"
 
 #include <errno.h>
 #include <ftw.h>

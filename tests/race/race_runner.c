@@ -19,6 +19,8 @@
 
 #include "base/clock.h"
 #include "base/process/home.h"
+#include "loader/runner/constants.h"
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 
 #include <limits.h>

@@ -6,7 +6,7 @@
  * key runs at a time, every run of the shared kernel has the right result.
  */
 #include "base/clock.h"
-#include "aoticache.h"
+#include "aoticache/admin.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

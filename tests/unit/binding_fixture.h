@@ -6,6 +6,7 @@
 #define TESTS_UNIT_BINDING_FIXTURE_H
 
 #include "eager/torch/internal.h"
+#include "loader/loader.h"
 #include "holder_fixture.h"
 
 #include <dlfcn.h>

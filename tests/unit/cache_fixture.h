@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/cache.h"
+#include "cache/entries.h"
 #include "cache/verify/verify.h"
 #include "own_directory.h"
 

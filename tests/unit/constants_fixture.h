@@ -6,6 +6,8 @@
 #ifndef AOTICACHE_TESTS_CONSTANTS_FIXTURE_H
 #define AOTICACHE_TESTS_CONSTANTS_FIXTURE_H
 
+#include "loader/runner/constants.h"
+#include "loader/runner/create.h"
 #include "loader_fixture.h"
 
 #include <math.h>

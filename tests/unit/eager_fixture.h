@@ -5,7 +5,9 @@
 #ifndef TESTS_UNIT_EAGER_FIXTURE_H
 #define TESTS_UNIT_EAGER_FIXTURE_H
 
+#include "cache/request/cpu_detect.h"
 #include "eager/eager.h"
+#include "loader/runner/create.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -6,6 +6,7 @@
 #define TESTS_UNIT_HOLDER_FIXTURE_H
 
 #include "eager/schema/schema.h"
+#include "loader/tensor.h"
 #include "eager_fixture.h"
 #include "patched_kernel.h"
 

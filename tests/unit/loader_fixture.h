@@ -8,6 +8,7 @@
 #ifndef AOTICACHE_TESTS_LOADER_FIXTURE_H
 #define AOTICACHE_TESTS_LOADER_FIXTURE_H
 
+#include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 
 #include <criterion/criterion.h>

@@ -8,9 +8,11 @@
 #ifndef AOTICACHE_TESTS_PATCHED_KERNEL_H
 #define AOTICACHE_TESTS_PATCHED_KERNEL_H
 
+#include "base/names.h"
 #include "base/process/home.h"
 #include "eager/holder/holder.h"
 #include "kernels/patched_order.h"
+#include "loader/tensor.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -6,6 +6,11 @@
 #include <string.h>
 
 #include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/dispatch.h"
+#include "aoticache/remote.h"
+#include "aoticache/runner.h"
+#include "aoticache/torch.h"
 #include "base/arguments.h"
 #include "eager/holder/internal.h"
 #include "eager/schema/internal.h"

@@ -1,10 +1,11 @@
 /*
  * base: statuses, error detail, digests, names, devices.
  */
-#include "base/clock.h"
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

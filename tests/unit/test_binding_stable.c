@@ -1,5 +1,6 @@
 /* Unit tests of the binding on the stable C ABI (eager/torch/stable_*.c, binding.c), with a stand-in for PyTorch. */
 #include "binding_fixture.h"
+#include "loader/loader.h"
 
 TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

@@ -7,7 +7,10 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
+#include "cache/request/cpu_detect.h"
 #include "cache/stats/statistics.h"
 #include "tests/helpers/index.h"
 

@@ -2,6 +2,7 @@
 #include "eager/call.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
+#include "loader/tensor.h"
 #include "eager_fixture.h"
 
 #include <pthread.h>

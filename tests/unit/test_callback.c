@@ -1,4 +1,5 @@
 /* Unit tests of eager/hook/callback.c, and of the checks in eager/hook/hook.c of everything that is delivered. */
+#include "cache/request/cpu_detect.h"
 #include "eager/internal.h"
 #include "eager_fixture.h"
 

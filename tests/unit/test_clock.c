@@ -6,8 +6,9 @@
 #include "clock_fixture.h"
 
 #include "base/clock.h"
-#include "cache/internal.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "cache/internal.h"
 #include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"
 

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "cache/internal.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "cache/internal.h"
 #include "cache/judgements.h"
 #include "index/eviction/eviction.h"
 

@@ -5,6 +5,7 @@
 
 #include <sys/file.h>
 
+#include "cache/entries.h"
 #include "cache/internal.h"
 #include "cache/stats/statistics.h"
 #include "tests/helpers/index.h"

@@ -9,12 +9,13 @@
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
-#include "cache/pins/pins.h"
-#include "cache/internal.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "cache/internal.h"
+#include "cache/pins/pins.h"
 #include "index/eviction/eviction.h"
-#include "tests/helpers/pins.h"
 #include "tests/helpers/index.h"
+#include "tests/helpers/pins.h"
 
 TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 

@@ -8,9 +8,11 @@
 #include "base/text/units.h"
 #include "cache/config/config.h"
 #include "cache/config/internal.h"
+#include "cache/entries.h"
+#include "cache/gc/collect.h"
 #include "cache/internal.h"
 #include "cache/request/cpu.h"
-#include "cache/gc/collect.h"
+#include "cache/request/cpu_detect.h"
 #include "locale_fixture.h"
 
 static char lines[4096];

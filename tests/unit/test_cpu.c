@@ -1,6 +1,7 @@
 /*
  * CPU features: sets, their text, and that CPUID agrees with the kernel's list.
  */
+#include "cache/request/cpu_detect.h"
 #include "cache/request/cpu_list.h"
 
 #include <criterion/criterion.h>

@@ -5,6 +5,8 @@
 #include "eager_fixture.h"
 
 #include "cache/config/config.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 
 #define LEVEL "x86-64-v3"
 

@@ -7,6 +7,7 @@
 #include "loader/cuda/internal.h"
 #include "loader/eager_face.h"
 #include "loader/internal.h"
+#include "loader/runner/backend.h"
 
 TestSuite(cuda, .init = fixture_setup, .fini = fixture_teardown);
 

@@ -6,6 +6,8 @@
 #include "cache/request/cpu_list.h"
 #include "cache/stats/statistics.h"
 #include "cache_fixture.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "index/index.h"
 
 #include <sqlite3.h>

@@ -1,8 +1,11 @@
 /* Unit tests of eager/get_runner.c: from a request to a runner, with the hook that compiles C. */
 #include "eager_fixture.h"
 
-#include "eager/internal.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "eager/internal.h"
+#include "loader/tensor.h"
 
 #include <fcntl.h>
 #include <limits.h>

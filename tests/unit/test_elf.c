@@ -4,6 +4,7 @@
 #include "loader_fixture.h"
 
 #include "loader/elf/internal.h"
+#include "loader/loader.h"
 
 #include <errno.h>
 #include <sys/stat.h>

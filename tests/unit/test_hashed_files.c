@@ -17,9 +17,11 @@
 #include "base/cleanup.h"
 #include "base/file_state.h"
 #include "base/hash_map.h"
+#include "base/names.h"
 #include "cache/cache.h"
 #include "cache/eager_face.h"
 #include "cache/hashed_files.h"
+#include "cache/request/cpu_detect.h"
 #include "index/connection/query_cache.h"
 #include "own_directory.h"
 

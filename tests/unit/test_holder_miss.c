@@ -3,6 +3,7 @@
  */
 #include "holder_fixture.h"
 #include "emulator.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"
 

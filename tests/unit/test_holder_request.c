@@ -2,6 +2,7 @@
  * Unit tests of eager/holder/request.c and eager/holder/fill.c: from calls to requests, and back to the packed words of
  * a call.
  */
+#include "cache/request/text.h"
 #include "eager/holder/internal.h"
 #include "holder_fixture.h"
 

@@ -1,7 +1,10 @@
 /* Unit tests of eager/hook/c_source.c, eager/hook/request_macros.c, eager/hook/cpu_target.c, and of the kernels in eager/kernels. */
 #include "cache/request/cpu_list.h"
 #include "compiler_macros.h"
+#include "base/names.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/hook/internal.h"
+#include "loader/tensor.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

@@ -4,6 +4,7 @@
  */
 #include "cuda_fixture.h"
 
+#include "base/names.h"
 #include "cache/request/request.h"
 #include "eager/eager.h"
 #include "eager/holder/internal.h"

@@ -3,6 +3,7 @@
  */
 #include "base/digest.h"
 #include "cache_fixture.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"

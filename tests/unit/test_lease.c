@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "cache/store/lock.h"
+#include "base/names.h"
 #include "cache/store/lock.h"
 
 static aoticache_directory *directory;

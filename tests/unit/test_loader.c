@@ -3,8 +3,10 @@
  * remains after unloading.
  */
 #include "capabilities.h"
+#include "base/names.h"
 #include "loader/eager_face.h"
 #include "loader/internal.h"
+#include "loader/loader.h"
 #include "loader_fixture.h"
 
 #include <pthread.h>

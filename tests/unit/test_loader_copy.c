@@ -6,7 +6,9 @@
 
 #include "base/digest.h"
 #include "base/memory_file.h"
+#include "base/names.h"
 #include "loader/internal.h"
+#include "loader/loader.h"
 
 #include <errno.h>
 #include <link.h>

@@ -5,6 +5,7 @@
 #include "loader_fixture.h"
 
 #include "loader/elf/internal.h"
+#include "loader/loader.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -4,6 +4,7 @@
 #include "loader_fixture.h"
 
 #include "base/process/home.h"
+#include "loader/loader.h"
 
 #include <sys/stat.h>
 

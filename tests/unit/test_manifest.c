@@ -2,6 +2,7 @@
  * Manifests: writing and parsing the JSON text, and everything that is refused in a text from a store.
  */
 #include "base/digest.h"
+#include "base/names.h"
 #include "cache/request/cpu_list.h"
 #include "cache/store/manifest.h"
 

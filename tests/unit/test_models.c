@@ -11,7 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/names.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/model/internal.h"
+#include "eager/model/tensors.h"
+#include "loader/tensor.h"
 #include "loader_fixture.h"
 
 static aoticache_error error;

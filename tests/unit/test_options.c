@@ -3,6 +3,11 @@
  * follow the rule of base/base.h. tests/cli/test_options.sh compares the two lists here with the public headers.
  */
 #include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/dispatch.h"
+#include "aoticache/remote.h"
+#include "aoticache/runner.h"
+#include "aoticache/torch.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -11,7 +11,9 @@
 #include "loader_fixture.h"
 #include "package_fixture.h"
 #include "cache/gc/collect.h"
+#include "cache/request/cpu_detect.h"
 #include "cache/verify/verify.h"
+#include "loader/tensor.h"
 
 #define AT "t/data/aotinductor/"
 

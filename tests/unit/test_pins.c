@@ -8,9 +8,12 @@
 #include <sys/wait.h>
 
 #include "base/digest.h"
-#include "cache/pins/pins.h"
-#include "cache/stats/usage.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "cache/pins/pins.h"
+#include "cache/request/text.h"
+#include "cache/stats/usage.h"
 #include "tests/helpers/pins.h"
 
 TestSuite(pins, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "base/names.h"
 #include "base/syscalls.h"
 #include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"

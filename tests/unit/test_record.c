@@ -1,6 +1,7 @@
 /*
  * The list of requests that a program records.
  */
+#include "cache/request/text.h"
 #include "eager/holder/internal.h"
 #include "eager_fixture.h"
 

@@ -5,8 +5,10 @@
 #include "base/digest.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu.h"
+#include "cache/request/cpu_detect.h"
 #include "cache/request/internal.h"
 #include "cache/request/request.h"
+#include "cache/request/text.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -4,6 +4,7 @@
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
+#include "cache/request/text.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

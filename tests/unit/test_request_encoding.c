@@ -2,8 +2,10 @@
  * Encodings and keys: compared with the vectors that an independent program wrote from docs/key.md (tests/golden/key),
  * and round trips. Damage is in test_request_decode.c. Run from the root of the repository.
  */
+#include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
+#include "cache/request/text.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

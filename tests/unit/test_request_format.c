@@ -2,6 +2,7 @@
  * The human-readable line that describes a request.
  */
 #include "cache/request/request.h"
+#include "cache/request/text.h"
 #include "tests/unit/locale_fixture.h"
 
 #include <criterion/criterion.h>

@@ -4,6 +4,7 @@
  */
 #include "cache/eager_face.h"
 #include "cache/request/request.h"
+#include "cache/request/text.h"
 #include "tests/unit/locale_fixture.h"
 
 #include <criterion/criterion.h>

@@ -3,6 +3,8 @@
  * for libtorch counts its handles.
  */
 #include "loader/eager_face.h"
+#include "loader/runner/backend.h"
+#include "loader/runner/create.h"
 #include "loader_fixture.h"
 
 #include <pthread.h>

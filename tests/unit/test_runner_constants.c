@@ -3,6 +3,8 @@
  * blobs. test_runner_constants_old.c is about the libraries that older versions of PyTorch made.
  */
 #include "constants_fixture.h"
+#include "loader/runner/constants.h"
+#include "loader/runner/create.h"
 
 TestSuite(runner_constants, .init = fixture_setup, .fini = fixture_teardown);
 

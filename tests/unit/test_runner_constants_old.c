@@ -3,6 +3,9 @@
  * versions below 2.13, which make the inactive buffer late and accept no tensors on the CPU.
  */
 #include "constants_fixture.h"
+#include "loader/loader.h"
+#include "loader/runner/backend.h"
+#include "loader/runner/constants.h"
 #include "loader/runner/internal.h"
 #include "loader/torch.h"
 

@@ -5,6 +5,9 @@
 #include "loader_fixture.h"
 
 #include "loader/internal.h"
+#include "loader/runner/backend.h"
+#include "loader/runner/constants.h"
+#include "loader/runner/create.h"
 
 /* Records in its variables what it was called with; its outputs are its inputs. */
 static const char recorder_source[] =

@@ -3,6 +3,7 @@
  * message of a failure. The kernel is tests/unit/kernels/plain.c, over the shim.
  */
 #include "loader_fixture.h"
+#include "loader/runner/create.h"
 #include "loader/runner/internal.h"
 
 TestSuite(runner_plain, .init = fixture_setup, .fini = fixture_teardown);

@@ -4,6 +4,7 @@
 #include <complex.h>
 #include <math.h>
 
+#include "base/names.h"
 #include "shim_fixture.h"
 
 static void copy_one(int32_t to_dtype, void *to, int32_t from_dtype, void *from)

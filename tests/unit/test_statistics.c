@@ -11,9 +11,10 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "cache/entries.h"
 #include "cache/internal.h"
-#include "cache/store/lock.h"
 #include "cache/stats/statistics.h"
+#include "cache/store/lock.h"
 
 TestSuite(statistics, .init = fixture_setup, .fini = fixture_teardown);
 

@@ -3,6 +3,8 @@
  */
 #include "cache/eager_face.h"
 #include "cache_fixture.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/stats/statistics.h"
 #include "cache/verify/verify.h"
 

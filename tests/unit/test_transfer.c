@@ -10,6 +10,9 @@
 #include "cache/stats/statistics.h"
 #include "cache/verify/verify.h"
 #include "cache_fixture.h"
+#include "base/names.h"
+#include "cache/entries.h"
+#include "cache/request/cpu_detect.h"
 #include "tests/helpers/pins.h"
 
 static char other_path[4200]; /* a second cache directory */

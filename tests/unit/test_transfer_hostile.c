@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "cache/transfer/transfer.h"
 #include "cache/verify/verify.h"
 #include "cache_fixture.h"

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/names.h"
 #include "cache/config/config.h"
 #include "cache/trust/internal.h"
 #include "own_directory.h"

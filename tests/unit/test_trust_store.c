@@ -1,6 +1,8 @@
 /*
  * What happens to signatures in the store, and what the settings require.
  */
+#include "base/names.h"
+#include "cache/entries.h"
 #include "trust_fixture.h"
 
 TestSuite(trust_store, .init = setup, .fini = teardown);

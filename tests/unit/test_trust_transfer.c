@@ -2,6 +2,7 @@
  * Which entries of archives are accepted: signed, stripped, changed in transit, replayed, or made by somebody else. Each
  * refusal has its line in the log, and is counted.
  */
+#include "base/names.h"
 #include "trust_fixture.h"
 
 TestSuite(trust_transfer, .init = setup, .fini = teardown);

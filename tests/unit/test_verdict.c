@@ -5,6 +5,7 @@
 #include "clock_fixture.h"
 #include <pthread.h>
 #include "base/clock.h"
+#include "cache/entries.h"
 #include "eager/holder/internal.h"
 
 TestSuite(verdict, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

@@ -6,8 +6,9 @@
 
 #include <sqlite3.h>
 
-#include "cache/pins/pins.h"
+#include "base/names.h"
 #include "cache/internal.h"
+#include "cache/pins/pins.h"
 #include "cache/verify/verify.h"
 #include "index/entries/integrity.h"
 #include "tests/helpers/pins.h"

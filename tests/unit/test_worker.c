@@ -4,8 +4,10 @@
  * installed.
  */
 #include "compiler_macros.h"
+#include "cache/request/cpu_detect.h"
 #include "eager/hook/internal.h"
 #include "eager/internal.h"
+#include "loader/tensor.h"
 #include "emulator.h"
 #include "eager_fixture.h"
 

@@ -24,6 +24,12 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#if __has_include("base/names.h")
+#include "base/names.h"
+#endif
+#if __has_include("cache/entries.h")
+#include "cache/entries.h"
+#endif
 #if __has_include("cache/gc/collect.h")
 #include "cache/gc/collect.h"
 #elif __has_include("cache/collect.h")
@@ -58,7 +64,7 @@
 #define KEYS 40         /* entries that are stored and removed again */
 #define FIRST_KEPT 1000 /* never removed */
 
-static const char *directory, *subdirectory;
+static const char *directory, *sources;
 static aoticache_cache *cache;
 static aoticache_error error;
 static int holds; /* whether the hook waits for a line */
@@ -285,7 +291,7 @@ static aoticache_status obey(const char *word, int number, const char *text, con
         return status;
     }
     if (strcmp(word, "put") == 0)
-        return make(number, directory, NULL, NULL);
+        return make(number, sources, NULL, NULL);
     if (strcmp(word, "get") == 0)
         return find(number, 0, number, ret_answer);
     holds = strcmp(word, "hold") == 0;
@@ -342,7 +348,7 @@ static aoticache_status act(int *kept, int entries_left)
     const char *how;
     const int what = random_below(100), number = 1 + random_below(KEYS);
     if (what < 30)
-        return make(number, directory, NULL, NULL);
+        return make(number, sources, NULL, NULL);
     if (what < 60)
         return find(number, 0, number, &how);
     if (what < 75)
@@ -359,7 +365,7 @@ static aoticache_status act(int *kept, int entries_left)
     const int mine = FIRST_KEPT + (*kept)++;
     aoticache_status status = entries_left > 0 ? change_pins(mine, NULL) : AOTICACHE_OK;
     if (status == AOTICACHE_OK)
-        status = make(mine, directory, NULL, NULL);
+        status = make(mine, sources, NULL, NULL);
     if (status == AOTICACHE_OK) {
         printf("kept %d\n", mine);
         fflush(stdout);
@@ -392,8 +398,8 @@ int main(int argc, char **argv)
     if (argc != 3 && argc != 5)
         return 2;
     directory = argv[1];
-    subdirectory = argv[2];
-    if (mkdir(subdirectory, 0700) != 0 && errno != EEXIST)
+    sources = argv[2];
+    if (mkdir(sources, 0700) != 0 && errno != EEXIST)
         return 1;
     return argc == 3 ? obey_all() : act_at_random((unsigned)strtoul(argv[3], NULL, 10), (int)strtol(argv[4], NULL, 10));
 }

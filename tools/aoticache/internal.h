@@ -7,7 +7,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/cli/cli.h"
 

@@ -2,6 +2,7 @@
  * tools/cli/cache: finds and opens the cache directory that the command line or the configuration names.
  */
 #include "cache/config/config.h"
+#include "cache/entries.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>

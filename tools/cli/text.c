@@ -8,6 +8,7 @@
  * direction of text.
  */
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "tools/cli/cli.h"
 
 #include <math.h>

@@ -4,8 +4,9 @@
 #ifndef AOTICACHE_TOOLS_GC_GC_H
 #define AOTICACHE_TOOLS_GC_GC_H
 
-#include "tools/cli/cli.h"
+#include "cache/entries.h"
 #include "cache/gc/collect.h"
+#include "tools/cli/cli.h"
 
 #include <signal.h>
 #include <sys/types.h>

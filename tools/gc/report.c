@@ -1,8 +1,10 @@
 /*
  * tools/gc/report: reports a run of aoticache-gc: a line, JSON, progress, and a file for Prometheus.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/names.h"
+#include "cache/entries.h"
 #include "tools/gc/gc.h"
 
 #include <inttypes.h>

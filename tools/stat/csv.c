@@ -2,6 +2,7 @@
  * tools/stat/csv: comma-separated values (RFC 4180, except that line ends are plain newlines): a line of names, then one
  * line for each number, group, entry or slot.
  */
+#include "base/names.h"
 #include "tools/stat/stat.h"
 
 #include <inttypes.h>

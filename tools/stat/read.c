@@ -3,6 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
+#include "cache/entries.h"
 #include "tools/stat/stat.h"
 
 #include <dirent.h>

@@ -1,6 +1,7 @@
 /*
  * tools/stat/tables: groups, entries and history as tables.
  */
+#include "base/names.h"
 #include "tools/stat/stat.h"
 
 #include <inttypes.h>

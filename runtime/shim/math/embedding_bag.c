@@ -7,6 +7,7 @@
  */
 #include "runtime/shim/math/internal.h"
 
+#include "base/names.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 

@@ -1,6 +1,7 @@
 /*
  * shim/tensors/constants: the numbers of dtypes, devices, layouts and memory formats, the version, the gradient mode.
  */
+#include "base/names.h"
 #include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 

@@ -8,6 +8,7 @@
  * exports a function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a
  * process that runs only kernels written in C never loads a C++ runtime.
  */
+#include "base/names.h"
 #include "base/process/fork_guard.h"
 #include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"

@@ -3,6 +3,7 @@
  */
 #include "runtime/shim/tensors/tensor.h"
 
+#include "base/names.h"
 #include "runtime/shim/torch_abi.h"
 
 #include <string.h>

@@ -9,7 +9,8 @@
  * INPUT: float32:4x32, or int64:4x32; all elements are 1. PROVIDER: a shim with PyTorch's soname.
  */
 #include "base/clock.h"
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/runner.h"
 #include "base/cleanup.h"
 #include "eager/model/internal.h"
 

@@ -5,7 +5,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
 #define AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "tools/cli/cli.h"
 
 /* ---- elements of tensors ---- */

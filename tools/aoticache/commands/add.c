@@ -2,6 +2,7 @@
  * aoticache add: adds the models of .pt2 packages to the cache, so that later loads unpack nothing.
  */
 #include "base/cleanup.h"
+#include "aoticache/runner.h"
 #include "tools/aoticache/internal.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
+#include "aoticache/runner.h"
 #include "tools/aoticache/internal.h"
 
 #include <inttypes.h>

@@ -5,7 +5,9 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/remote.h"
+#include "aoticache/runner.h"
 #include "cache/config/config.h"
 #include "tools/cli/cli.h"
 

@@ -4,7 +4,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_ENTRIES_H
 #define AOTICACHE_TOOLS_AOTICACHE_ENTRIES_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "cache/pins/pins.h"
 #include "tools/cli/cli.h"
 

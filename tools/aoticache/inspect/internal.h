@@ -7,7 +7,8 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_INSPECT_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_INSPECT_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/runner.h"
 #include "tools/cli/cli.h"
 
 /* What to inspect, the same for every library of one run. */

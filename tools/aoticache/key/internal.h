@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_KEY_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_KEY_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "tools/cli/cli.h"
 
 typedef struct aoticache_key_command {

@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_LS_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_LS_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "tools/cli/cli.h"
 
 /* Strings are borrowed from the command line. */

@@ -4,8 +4,8 @@
  * Entries to be sorted are copied; otherwise they are printed directly from the index (a table in blocks, because its widths
  * must be known).
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/internal.h"

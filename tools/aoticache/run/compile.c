@@ -1,8 +1,8 @@
 /*
  * aoticache compile: compiles a kernel into the cache without running it, for any device that the hook supports.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/internal.h"

@@ -5,7 +5,8 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_RUN_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_RUN_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/runner.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/cli/cli.h"
 

@@ -1,8 +1,8 @@
 /*
  * tools/aoticache/run/timed_runs: runs a kernel or a model repeatedly with the same inputs, and prints the outputs.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/run/internal.h"
 

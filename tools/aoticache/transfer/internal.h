@@ -7,7 +7,8 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_TRANSFER_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_TRANSFER_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/remote.h"
 #include "tools/cli/cli.h"
 
 typedef struct aoticache_transfer_command {

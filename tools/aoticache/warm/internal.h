@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_WARM_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_WARM_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
 #include "tools/cli/cli.h"
 
 /* The result of a request: name, machine-readable word. */

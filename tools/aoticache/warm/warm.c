@@ -2,8 +2,8 @@
  * aoticache warm and prefetch: compile a list of operators and shapes into the cache, or fetch them from the remotes,
  * several concurrently.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/warm/internal.h"

@@ -4,8 +4,8 @@
  * Threads take requests one after the other; the main thread shows the progress and reports failures immediately, so that
  * only one thread writes to the terminal. The main thread receives signals.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/threads.h"
 #include "tools/aoticache/warm/internal.h"
 

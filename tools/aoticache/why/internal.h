@@ -7,7 +7,9 @@
 #ifndef AOTICACHE_TOOLS_AOTICACHE_WHY_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_WHY_INTERNAL_H
 
-#include "aoticache.h"
+#include "aoticache/admin.h"
+#include "aoticache/remote.h"
+#include "aoticache/runner.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/cli/cli.h"
 

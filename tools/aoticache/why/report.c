@@ -1,8 +1,8 @@
 /*
  * tools/aoticache/why/report: prints the results of `aoticache why`, as text and as JSON.
  */
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/why/internal.h"
