@@ -13,6 +13,7 @@ import collections
 import json
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -37,8 +38,8 @@ def play(kind, task, directory, miss, workers=WORKERS):
     calls, results = os.path.join(directory, "calls.json"), os.path.join(directory, f"{kind}-{miss}.json")
     with open(calls, "w") as file:
         json.dump(task, file)
-    words = [os.path.join(HERE, "holder_player.py"), kind, calls, results, CACHE, miss, str(workers)]
-    done = subprocess.run(python("-W", "ignore", *words))
+    words = ["-W", "ignore", os.path.join(HERE, "holder_player.py"), kind, calls, results, CACHE, miss, str(workers)]
+    done = subprocess.run([sys.executable, *words] if kind == "alone" else python(*words))
     lines = []
     if os.path.exists(results):
         with open(results) as file:
