@@ -142,12 +142,13 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
 # Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
 # (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
-              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
+              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup file_facts) eager/get_runner.c \
               $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
-              $(patsubst %,cache/store/%.c,ancestors artifact directory entry directory object recovery) \
-              $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_lock runner/runner) \
+              $(patsubst %,cache/store/%.c,ancestors artifact directory entry subdirectory object recovery) \
+              $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/runner_run runner/run_lock runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
+$(if $(filter-out $(wildcard $(START_SRC)),$(START_SRC)),$(error START_SRC names files that do not exist: $(filter-out $(wildcard $(START_SRC)),$(START_SRC))))
 START_OBJ  := $(call objects,$(START_SRC))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) $(addprefix base/,array.c text/stream.c text/units.c text/name_distance.c))
 # What only `aoticache inspect` reports about a file of a library: these keep no state, so the library need not export them.
@@ -197,7 +198,7 @@ $(BUILD)/obj/tests/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O1 -g1)
 $(BUILD)/obj/tests/bench/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 
 # Every kernel library contains the container: optimised for size, except for the code of a run. No exception passes through it.
-$(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
+$(filter-out $(call objects,runtime/container_run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
 # Functions of a hit have no stack protector either, which would be 1 instruction of 50; they read tensors, and no files.
 $(KERNEL_OBJ) $(HOT_OBJ): HARDEN_CFLAGS :=
 $(KERNEL_OBJ): HARDEN_CPPFLAGS :=
@@ -254,7 +255,7 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	    $(HARDEN_LDFLAGS) -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # The loader loads it if a library accepts its constants only as a C++ map; nothing else here is C++.
-$(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
+$(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/cxx_map_internal.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@

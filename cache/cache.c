@@ -7,11 +7,11 @@
 
 #include "base/arguments.h"
 #include "base/options.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
-#include "cache/remote/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/remote/remote_internal.h"
 
 aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                       aoticache_error *ret_error)

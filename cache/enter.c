@@ -5,8 +5,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "cache/internal.h"
-#include "cache/remote/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/remote/remote_internal.h"
 
 /* The value of `pid` while a thread of a forked child resets the cache. */
 #define PID_CHANGING ((pid_t) - 1)

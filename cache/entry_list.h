@@ -9,7 +9,7 @@
 #define AOTICACHE_CACHE_ENTRY_LIST_H
 
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 typedef struct aoticache_listed_entry {
     aoticache_entry entry; /* its strings point into `texts` */

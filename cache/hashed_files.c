@@ -24,8 +24,8 @@
 #include "base/file_state.h"
 #include "base/names.h"
 #include "cache/eager_face.h"
-#include "cache/internal.h"
-#include "cache/store/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/store/store_internal.h"
 #include "index/entries/file_facts.h"
 
 /* Do not wait for another process that writes: if the digest cannot be stored now, the file is hashed again later. */

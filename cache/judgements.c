@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "index/entries/judgements.h"
 
 #define WAIT_MS 5 /* for other processes: one of the host's calls may be waiting */

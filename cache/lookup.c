@@ -17,9 +17,9 @@
 #include "cache/eager_face.h"
 #include "cache/entries.h"
 #include "cache/hashed_files.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/request/cpu_detect.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/store/lock.h"
 
 /* Number of entries of one key that need no allocation. */

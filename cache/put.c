@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/digest.h"
 #include "cache/eager_face.h"
-#include "cache/internal.h"
-#include "cache/store/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/store/store_internal.h"
 #include "cache/store/lock.h"
 
 /* How often a put that finds the index replaced under it starts again. */

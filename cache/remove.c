@@ -16,7 +16,7 @@
 #include "base/listing.h"
 #include "base/names.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/store/lock.h"
 #include "index/eviction/eviction.h"
 

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/request/cpu_detect.h"
 #include "cache/request/text.h"
 

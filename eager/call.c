@@ -1,13 +1,13 @@
 /*
  * eager/call: calls operators by their names. For each name, number of tensors and device the context keeps a holder with a
- * minimal schema: tensors in, a list of tensors out. The schema is not part of a key, so the entries are the same as those of any
- * other caller of the operator with these tensors.
+ * minimal schema: tensors in, a list of tensors out. The schema is not part of a key, so the entries are the same as those of
+ * any other caller of the operator with these tensors.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
 #include "eager/call.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 #include "loader/tensor.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * eager/get_runner: from a request to a runner that is ready. Only this file loads the result of a lookup: holders and packages
- * use the functions here (internal.h).
+ * use the functions here (eager_internal.h).
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -10,7 +10,7 @@
 #include "cache/entries.h"
 #include "cache/stats/statistics.h"
 #include "eager/eager.h"
-#include "eager/internal.h"
+#include "eager/eager_internal.h"
 #include "loader/eager_face.h"
 #include "loader/runner/create.h"
 #include "loader/torch.h"
@@ -90,8 +90,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_de
 }
 
 /*
- * Makes the runner hold the artifact, so that no collector removes the files next to the library (cubins are read late), and the
- * entry counts as in use as long as the runner exists.
+ * Makes the runner hold the artifact, so that no collector removes the files next to the library (cubins are read late), and
+ * the entry counts as in use as long as the runner exists.
  */
 static aoticache_status attach_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
                                         aoticache_error *ret_error)

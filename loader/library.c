@@ -3,17 +3,17 @@
  * before the dynamic linker runs any of its code; a check's message names everything that is wrong at the same time.
  */
 #include "base/arguments.h"
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/process/fork_guard.h"
 #include "base/process/openmp_fork.h"
-#include "loader/copy/internal.h"
-#include "loader/cuda/internal.h"
+#include "loader/copy/copy_internal.h"
+#include "loader/cuda/cuda_internal.h"
 #include "loader/dlopen_fd.h"
 #include "loader/eager_face.h"
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 #include "loader/loader.h"
 #include "loader/torch.h"
 

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/process/fork_guard.h"
 #include "base/process/home.h"
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 #include "loader/loader.h"
 
 #include <dlfcn.h>

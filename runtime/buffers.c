@@ -4,7 +4,7 @@
  *
  * On the CPU the library's own weights are used in place, in read-only pages that all processes share.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /*
  * runtime/container: creates a container, and folds (before the first run, or on demand), swaps and frees its two
- * buffers. run.c runs, update.c changes single constants.
+ * buffers. container_run.c runs, update.c changes single constants.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 

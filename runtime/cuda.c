@@ -6,7 +6,7 @@
  * to NVIDIA's CUDA Runtime API reference. A copy of the runtime that is in the process already (PyTorch has one) is
  * preferred: the host's streams belong to it.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

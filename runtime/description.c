@@ -2,7 +2,7 @@
  * runtime/description: checks that an author's description can be used, and derives from it the offsets of constants in
  * a blob and the order of their names.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

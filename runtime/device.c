@@ -1,7 +1,7 @@
 /*
  * runtime/device: which device a container is for, and the functions of each kind of device for memory and runs.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

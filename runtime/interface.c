@@ -7,7 +7,7 @@
  *
  * Source: torch/csrc/inductor/aoti_runtime/interface.h.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include "runtime/update.h"
 

@@ -1,7 +1,7 @@
 /*
  * runtime/message: the calling thread's last message, and the author's way to set it.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * aoticache_kernel_core, in constant_map.cpp, lists the container and the interface, for kernels on the CPU whose
  * weights are embedded or come from the host. The list here has all objects, for kernels of any kind.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/kernel.h"
 
 const aoticache_kernel_any_fn aoticache_kernel_interface[] = {

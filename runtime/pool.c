@@ -15,7 +15,7 @@
  *   - No thread starves. Bit 63 keeps new runs out until the writer has finished; the runs that it kept out proceed
  *     before the next writer sets its bit.
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
  * runtime/tensors: functions with which a kernel reads inputs and makes outputs (runtime/kernel.h).
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTensorHandle tensor,
                                              aoticache_kernel_tensor *ret_tensor)

@@ -7,7 +7,7 @@
  */
 #include "runtime/update.h"
 
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  *     library, padding to a multiple of 16384, blob, trailer:
  *     uint64 offset of the blob, uint64 bytes of the blob, uint64 zero, 8 characters "aotiwts1"
  */
-#include "runtime/internal.h"
+#include "runtime/runtime_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -14,7 +14,7 @@
 
 #include "base/arguments.h"
 #include "base/options.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 
 /* ---- reading ---- */
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 
 #define MAX_FILE_BYTES 65536
 

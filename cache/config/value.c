@@ -10,13 +10,13 @@
 #include "base/log.h"
 #include "base/text/name_distance.h"
 #include "base/text/units.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 #include "cache/gc/collect.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 #include "cache/remote/remote.h"
 #include "cache/request/cpu.h"
 #include "cache/request/cpu_detect.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* converted to milliseconds in 32 bits */
 

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "cache/gc/internal.h"
+#include "cache/gc/gc_internal.h"
 
 #define WINDOW_LRU AOTICACHE_COLLECTION_ROUND
 #define WINDOW_STEP 512

@@ -2,7 +2,7 @@
  * cache/gc/collect: the order of a collection's steps, and the small collections of a cache with a budget.
  */
 #include "base/arguments.h"
-#include "cache/gc/internal.h"
+#include "cache/gc/gc_internal.h"
 #include "index/entries/judgements.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "cache/gc/internal.h"
+#include "cache/gc/gc_internal.h"
 #include "base/array.h"
 #include "cache/entry_list.h"
 

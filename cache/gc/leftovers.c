@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/syscalls.h"
-#include "cache/gc/internal.h"
+#include "cache/gc/gc_internal.h"
 
 #define BATCH 64
 

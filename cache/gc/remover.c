@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/array.h"
 #include "base/threads.h"
-#include "cache/gc/internal.h"
+#include "cache/gc/gc_internal.h"
 
 #define LISTED 4096            /* objects that are sorted together: some of each of the 256 directories */
 #define LISTED_BACKGROUND 8192 /* number of objects that a round of entries with a few objects each leaves */

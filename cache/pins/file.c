@@ -4,7 +4,7 @@
  *
  * The files are untrusted, so every part is checked. Unknown members are ignored: a later program may have written them.
  */
-#include "cache/pins/internal.h"
+#include "cache/pins/pins_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

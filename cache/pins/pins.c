@@ -17,8 +17,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "cache/internal.h"
-#include "cache/pins/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/pins/pins_internal.h"
 #include "cache/store/lock.h"
 #include "index/entries/pins.h"
 

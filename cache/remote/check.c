@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/names.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

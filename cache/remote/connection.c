@@ -5,7 +5,7 @@
  * lookups. The file of a secret is read for each new connection, and again if the server refuses a request: if it then has
  * another secret, the request is repeated with that one.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 /*
- * cache/remote/fetch: fetches one entry from a remote into an import batch (cache/transfer/internal.h).
+ * cache/remote/fetch: fetches one entry from a remote into an import batch (cache/transfer/transfer_internal.h).
  *
  * The manifest is fetched first and is small. It is verified, and decides whether the entry may be imported, before its
  * files are requested. A file is unpacked into the batch's private directory, never beyond its size in the manifest, and
  * hashed there. The import batch makes everything durable and visible as for an archive.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #define FIRST_BACKOFF_NS UINT64_C(1000000000)
 #define LONGEST_BACKOFF_NS (300 * FIRST_BACKOFF_NS)

@@ -1,6 +1,6 @@
 /*
- * cache/remote/miss: requests of a miss to the remotes (cache/compile.c): the entry, and the right to compile it, among all
- * machines. sender.c sends compiled entries.
+ * cache/remote/miss: requests of a miss to the remotes (cache/get_or_compile.c): the entry, and the right to compile it, among
+ * all machines. sender.c sends compiled entries.
  *
  * A remote that backs off is not contacted, nor is one that recently did not have the key. Failures here do not fail the
  * request: if no remote helps, the kernel is compiled.
@@ -9,10 +9,10 @@
  * kernel was sent. If its machine dies, the lease expires, and a waiting machine takes it. If the compile hangs, the other
  * machines compile after they have waited as long as for a compile of their own.
  *
- * A server that can (Redis) notifies waiting machines when the lease is released. They also poll, because a message may be lost or
- * an owner dead. Pauses vary at random by a quarter, so that machines do not poll in step.
+ * A server that can (Redis) notifies waiting machines when the lease is released. They also poll, because a message may be
+ * lost or an owner dead. Pauses vary at random by a quarter, so that machines do not poll in step.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <limits.h>
 #include <stdlib.h>

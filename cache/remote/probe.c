@@ -4,14 +4,14 @@
  * It is a text: the line PROBE_HEAD, a line with the time, in nanoseconds since 1970, and a signature on each further line.
  * The signatures are of a statement without an entry: key and manifest are all zeros.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #define PROBE_HEAD "aoticache probe 1\n"
 #define PRODUCER "aoticache doctor"

@@ -3,7 +3,7 @@
  * lists on a remote.
  */
 #include "base/arguments.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * stores bytes by name cannot list its contents.
  */
 #include "base/arguments.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

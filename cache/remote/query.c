@@ -2,7 +2,7 @@
  * cache/remote/query: reports what remotes have for a key.
  */
 #include "base/arguments.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 static bool report_record(const aoticache_remote *remote, const aoticache_record *record,
                           aoticache_remote_entry_fn callback, void *user)

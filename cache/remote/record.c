@@ -5,7 +5,7 @@
  * The parsed texts are untrusted. A record only decides what is fetched: the contents of an entry are determined by its
  * manifest.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * cache/remote/send: sends one entry of the cache to a remote: its objects, then its manifest, then the record of its key.
  * So a machine that reads a record finds everything that it names. Every object is verified immediately before it is sent.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

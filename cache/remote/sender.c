@@ -6,7 +6,7 @@
  * released after its entry was sent, so that a machine that waits for it finds the entry. If more than QUEUE entries wait,
  * the caller sends its entry itself.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdlib.h>
 

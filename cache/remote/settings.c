@@ -3,7 +3,7 @@
  * words after it, up to the next scheme, are its options.
  */
 #include "base/arguments.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #include "base/log.h"
 #include "base/names.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdio.h>
 #include <string.h>

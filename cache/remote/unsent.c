@@ -8,7 +8,7 @@
  * loss, and at most MOST_NOTES are created.
  */
 #include "base/arguments.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

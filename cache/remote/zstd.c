@@ -2,7 +2,7 @@
  * cache/remote/zstd: objects as frames of zstd (RFC 8878). libzstd is loaded with the first object that is sent to a remote
  * or fetched from one, so that a process without remotes does not load it.
  */
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

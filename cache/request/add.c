@@ -5,7 +5,7 @@
  * limits of the whole request. A refused call leaves the request unchanged. The rules for one part are in check.c.
  */
 #include "base/arguments.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include "base/cleanup.h"
 #include "base/digest.h"

@@ -5,7 +5,7 @@
  * lists, limits of the whole) are in add.c.
  */
 #include "base/names.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * an encoding that is not the canonical one of its request is refused, whatever the difference is.
  */
 #include "base/arguments.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include "base/cleanup.h"
 #include "cache/eager_face.h"

@@ -6,7 +6,7 @@
  * checked here.
  */
 #include "base/arguments.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include "base/cleanup.h"
 #include "base/digest.h"

@@ -2,7 +2,7 @@
  * cache/request/environment: the environment of a request: pairs of name and value, sorted by name, each name once.
  */
 #include "base/arguments.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -5,7 +5,7 @@
  * same in every locale.
  */
 #include "base/names.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/request/text.h"
 
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "base/names.h"
 #include "base/text/json.h"
 #include "base/text/name_distance.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/request/text.h"
 
 #include <inttypes.h>

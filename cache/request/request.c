@@ -5,7 +5,7 @@
  * text have their own files.
  */
 #include "base/arguments.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/names.h"
 #include "base/text/name_distance.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * say in which column something else was expected.
  */
 #include "base/cleanup.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 
 #include <stdarg.h>
 #include <string.h>

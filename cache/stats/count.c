@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 /* Names of operators, devices and environments that await their flush. Further names count as "(other)". */
 #define MAX_NAMES 3072

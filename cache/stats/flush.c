@@ -11,7 +11,7 @@
 #include "base/arguments.h"
 #include "base/log.h"
 #include "cache/eager_face.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 #define FLUSH_AFTER_ENTRIES 4096
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */

@@ -2,7 +2,7 @@
  * cache/stats/histogram: the bucket of a duration, counting it from many threads concurrently, and percentiles of a
  * distribution.
  */
-#include "cache/stats/internal.h"
+#include "cache/stats/stats_internal.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/stats/usage.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)

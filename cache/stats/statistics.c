@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
 

@@ -14,7 +14,7 @@
 #include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 /* Any length except 0 maps one page; the memory is never accessed. */
 #define MARK_BYTES 1

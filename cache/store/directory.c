@@ -1,6 +1,6 @@
 /*
- * cache/store/directory: chooses, creates and opens the root of a cache directory, and its format file. subdirectory.c opens and
- * changes its contents.
+ * cache/store/directory: chooses, creates and opens the root of a cache directory, and its format file. subdirectory.c opens
+ * and changes its contents.
  */
 #include "cache/store/directory.h"
 
@@ -18,7 +18,7 @@
 #include "base/listing.h"
 #include "base/log.h"
 #include "base/syscalls.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 #include "cache/entries.h"
 
 #define FORMAT_WORD "aoticache "

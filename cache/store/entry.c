@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 /* ---- requirements in the format of the index ---- */
 

@@ -2,7 +2,7 @@
  * cache/store/manifest: makes a manifest from a request and a product, and writes its JSON text. manifest_parse.c reads the
  * text.
  */
-#include "cache/store/internal.h"
+#include "cache/store/store_internal.h"
 
 #include "base/cleanup.h"
 #include "base/digest.h"
@@ -10,7 +10,7 @@
 #include "base/text/json.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/request/text.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
  *
  * The text ends at the end of its JSON object. The bytes of the only file may follow.
  */
-#include "cache/store/internal.h"
+#include "cache/store/store_internal.h"
 
 #include "base/cleanup.h"
 #include "base/digest.h"
@@ -16,7 +16,7 @@
 #include "base/text/json.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/request/text.h"
 
 #include <string.h>

@@ -18,8 +18,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/syscalls.h"
-#include "cache/internal.h"
-#include "cache/pins/internal.h"
+#include "cache/cache_internal.h"
+#include "cache/pins/pins_internal.h"
 #include "cache/store/lock.h"
 
 /* After this number the disk is assumed to be at fault: rebuilding the index again does not help. */

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/syscalls.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 /* There is no reserve if it would be more than a small part of the budget or of the disk. */
 #define LEAST_BUDGET (64 * AOTICACHE_RESERVE_BYTES)

@@ -21,7 +21,7 @@
 #include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 #include "index/index.h"
 
 #define MAX_TRIES 4

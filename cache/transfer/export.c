@@ -16,7 +16,7 @@
 #include "base/names.h"
 #include "cache/entries.h"
 #include "cache/transfer/archive.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #define PIECE_BYTES (256 * 1024)
 #define DEFAULT_LEVEL 3

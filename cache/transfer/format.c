@@ -1,7 +1,7 @@
 /*
  * cache/transfer/format: names of members, and the JSON texts of the first and last member and of pins and tags.
  */
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #include <jansson.h>
 #include <stdio.h>

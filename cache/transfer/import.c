@@ -19,7 +19,7 @@
 #include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/transfer/archive.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 /* Objects up to this size are collected in memory, hashed there and written with one call. */
 #define SMALL_BYTES (UINT64_C(4) << 20)

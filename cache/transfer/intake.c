@@ -1,7 +1,7 @@
 /*
  * cache/transfer/intake: receives and counts objects, decides whether an entry may be imported, and adds its pins and tags.
  */
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

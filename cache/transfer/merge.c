@@ -17,7 +17,7 @@
 #include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/entries.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #define PIECE_BYTES (1024 * 1024)
 /* One call copies at most this much, so that a request to stop is noticed. */

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/names.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #define MOST_LOGGED 1000
 

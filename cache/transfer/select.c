@@ -1,7 +1,7 @@
 /*
  * cache/transfer/select: reads the options of a transfer and copies the entries that they select, in a fixed order.
  */
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

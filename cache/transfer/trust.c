@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/transfer/internal.h"
+#include "cache/transfer/transfer_internal.h"
 #include "index/index.h"
 
 static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index *index,

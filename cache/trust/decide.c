@@ -5,7 +5,7 @@
  * keys, and only then questions to the user.
  */
 #include "base/arguments.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #include "base/names.h"
 #include "base/options.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 /* ---- one signature ---- */
 

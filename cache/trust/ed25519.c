@@ -5,7 +5,7 @@
  * not pay for that. So it is loaded on the first call, and stays loaded. The SHA-256 that is linked from its archive is a
  * separate copy.
  */
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
  * cache/trust/entries: reads, adds, makes and checks the signatures of a cache's own entries.
  */
 #include "base/arguments.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/store/lock.h"
 
 static aoticache_status check_arguments(const aoticache_cache *cache, const aoticache_digest *artifact, bool has_rest,

@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "base/syscalls.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #define MAX_FILE_BYTES (1u << 20)
 #define SPACES " \t\r"

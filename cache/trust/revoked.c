@@ -7,7 +7,7 @@
  * has a file of revoked keys, once for each opened cache.
  */
 #include "base/arguments.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/store/lock.h"
 
 /* ---- one entry ---- */

@@ -16,7 +16,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #define SECRET_BYTES 64 /* the seed, then the public key */
 #define SECRET_BASE64_BYTES 88

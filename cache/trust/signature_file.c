@@ -22,7 +22,7 @@
 #include "cache/store/lock.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #define PATH_BYTES (sizeof AOTICACHE_SIGNATURES + 1 + AOTICACHE_DIGEST_HEX_BYTES)
 

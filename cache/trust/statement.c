@@ -6,7 +6,7 @@
  * only a row of an index, without the manifest, and so that it can never be valid for anything else.
  */
 #include "base/arguments.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/arguments.h"
 #include "base/digest.h"
 #include "base/names.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * that the user accepts is added to it.
  */
 #include "base/arguments.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 
 #define NO_MEMORY(ret_error) aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for keys")
 

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/names.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 #include "index/entries/integrity.h"
 
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)

@@ -11,7 +11,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 #include "index/entries/integrity.h"
 
 static aoticache_status refuse_difference(aoticache_error *ret_error, const char *what)

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/threads.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 #define MAX_JOBS 256
 #define QUESTION_NS 50000000 /* between checks whether to continue */

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what,
                                            const char *name, const char *detail)

@@ -17,9 +17,9 @@
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/names.h"
-#include "cache/pins/internal.h"
+#include "cache/pins/pins_internal.h"
 #include "cache/store/lock.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 static bool is_digest_name(const char *name)
 {

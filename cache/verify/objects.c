@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 #define DIRECTORIES 256
 /* Directories are added to a batch until it has this many objects: at its end threads wait for each other. */

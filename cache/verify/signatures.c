@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/names.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 static aoticache_status quarantine(aoticache_verification *verification, int subdirectory, const char *name,
                                    aoticache_error *ret_error)

@@ -17,7 +17,7 @@
 #include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/store/scratch.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 
 #define FIRST_LINE "aoticache-verify 1\n"
 #define STATE_BYTES 2048

@@ -19,7 +19,7 @@
 #include "base/listing.h"
 #include "base/options.h"
 #include "cache/store/lock.h"
-#include "cache/verify/internal.h"
+#include "cache/verify/verify_internal.h"
 #include "index/entries/integrity.h"
 
 /* ---- the index ---- */

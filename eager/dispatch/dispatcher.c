@@ -3,7 +3,7 @@
  */
 #include "base/arguments.h"
 #include "eager/dispatch/dispatcher.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
 

@@ -3,7 +3,7 @@
  * keys: members, the highest key, its entry in a table, and text. key_parse.c reads names; alias keys are in key_alias.c, a
  * thread's sets in thread.c.
  */
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
- * eager/dispatch/key_alias: sets that PyTorch derives from a key: the keys that an alias stands for, the backends of an autograd
- * key and the reverse, the keys of a tensor.
+ * eager/dispatch/key_alias: sets that PyTorch derives from a key: the keys that an alias stands for, the backends of an
+ * autograd key and the reverse, the keys of a tensor.
  */
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 
 #define BIT(name) KEY_SET_BIT_OF(name)

@@ -6,10 +6,10 @@
 #include "base/cleanup.h"
 #include "base/text/name_distance.h"
 #include "base/text/stream.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

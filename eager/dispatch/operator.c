@@ -1,12 +1,12 @@
 /*
  * eager/dispatch/operator: one operator's kernels and definition, and the table and plan that calls read.
  *
- * All functions except a few queries need the dispatcher's lock. Kernels are in one list, the newest first, so that removing one
- * restores the older one for its key. Replaced data is retired, not freed.
+ * All functions except a few queries need the dispatcher's lock. Kernels are in one list, the newest first, so that removing
+ * one restores the older one for its key. Replaced data is retired, not freed.
  */
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
 

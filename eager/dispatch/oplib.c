@@ -3,7 +3,7 @@
  * registrations.
  */
 #include "base/arguments.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "base/array.h"
 #include "eager/dispatch/questions.h"
 

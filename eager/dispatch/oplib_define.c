@@ -3,8 +3,8 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
-#include "eager/dispatch/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/questions.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  */
 #include "base/arguments.h"
 #include "eager/dispatch/default_values.h"
-#include "eager/dispatch/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

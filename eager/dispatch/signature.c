@@ -6,8 +6,8 @@
  * definitions do: a dtype is an int in a kernel, and "int[2]" is "int[]".
  */
 #include "base/cleanup.h"
-#include "eager/dispatch/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

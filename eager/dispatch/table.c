@@ -4,7 +4,7 @@
  * Owns the order of precedence (OperatorEntry::computeDispatchTableEntry's counterpart) and the masks of keys that fall
  * through (DispatchKeyExtractor). operator.c decides when tables are created and replaced.
  */
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 
 #include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/keys.h"
@@ -175,8 +175,8 @@ void aoticache_op_table_choose(const aoticache_dispatcher *dispatcher, const aot
 /* ---- keys that fall through ---- */
 
 /*
- * Fills in the masks. If a key falls through for one backend only, the other backends still need the functionality's bit, so one
- * mask is not enough; PyTorch makes the same distinction. Returns whether the backends differ.
+ * Fills in the masks. If a key falls through for one backend only, the other backends still need the functionality's bit, so
+ * one mask is not enough; PyTorch makes the same distinction. Returns whether the backends differ.
  */
 static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *ret_mask,
                        aoticache_key_set *ret_by_backend)

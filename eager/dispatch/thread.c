@@ -1,9 +1,9 @@
 /*
- * eager/dispatch/thread: per-thread state of calls: the key sets that are added to and removed from theirs, modes, and which modes are on and which keys excluded while one runs. call.c decides when modes are
- * called.
+ * eager/dispatch/thread: per-thread state of calls: the key sets that are added to and removed from theirs, modes, and which
+ * modes are on and which keys excluded while one runs. operator_call.c decides when modes are called.
  */
 #include "base/arguments.h"
-#include "eager/dispatch/internal.h"
+#include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
 

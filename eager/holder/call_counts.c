@@ -2,7 +2,7 @@
  * eager/holder/call_counts: counts how often each library was called: the numbers of the libraries, the sum over the threads'
  * counters, and the part of each count that was taken.
  */
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>

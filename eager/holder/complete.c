@@ -4,7 +4,7 @@
  * kernel. Calls that hit directly do not come here.
  */
 #include "base/cleanup.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "cache/entries.h"
 #include "cache/request/text.h"
-#include "eager/holder/internal.h"
-#include "eager/internal.h"
+#include "eager/holder/holder_internal.h"
+#include "eager/eager_internal.h"
 
 #include <string.h>
 
@@ -152,8 +152,8 @@ static bool add_stored(void *user, const aoticache_stored *stored)
 
 /*
  * Makes a request with this holder's environment. ret_any: requests of any maker are accepted. If the context chose its hook by
- * itself, from what this machine has (such as one for kernels in C if there is no PyTorch), its owner did not ask for that hook:
- * so if the hook does not serve the operator, kernels of other makers are used.
+ * itself, from what this machine has (such as one for kernels in C if there is no PyTorch), its owner did not ask for that
+ * hook: so if the hook does not serve the operator, kernels of other makers are used.
  */
 static aoticache_status make_request_like(const aoticache_holder *holder, aoticache_request **ret_like, bool *ret_any,
                                           aoticache_error *ret_error)

@@ -1,13 +1,13 @@
 /*
- * eager/holder/holder: one operator: its creation, its end, and its queries. Its calls are in call.c.
+ * eager/holder/holder: one operator: its creation, its end, and its queries. Its calls are in holder_call.c.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/text/name_distance.h"
 #include "eager/dispatch/default_values.h"
-#include "eager/holder/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/holder/holder_internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <string.h>
 

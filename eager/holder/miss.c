@@ -1,15 +1,15 @@
 /*
  * eager/holder/miss: a call whose kernel is not ready. It tries, in this order: a library that is known but not loaded, a
  * dynamic library, entries that other processes have added to the index meanwhile. Then the policy decides: compile now
- * (compile.c), compile in the background, or leave the call to the fallback.
+ * (holder_compile.c), compile in the background, or leave the call to the fallback.
  *
- * run.c runs the library. docs/architecture.md, "One miss", follows a call from here to the compiler.
+ * holder_run.c runs the library. docs/architecture.md, "One miss", follows a call from here to the compiler.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
-#include "eager/holder/hot.h"
-#include "eager/internal.h"
+#include "eager/holder/holder_hot.h"
+#include "eager/eager_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
  * eager/holder/pack: packs arguments of any kind. Packing is most of the cost of a hit in addition to the kernel: each value is
- * written with a few stores, and the hash (XXH3, from xxHash's header) reads the words once. hot.h packs tensors and numbers
- * inline.
+ * written with a few stores, and the hash (XXH3, from xxHash's header) reads the words once. holder_hot.h packs tensors and
+ * numbers inline.
  */
-#include "eager/holder/hot.h"
+#include "eager/holder/holder_hot.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
  * eager/holder/record: appends lines to a file that other processes append to as well, each line once.
  *
- * Existing lines are recognized by their digests: those that the file had when it was opened, and those added since. After a fork
- * the child reads the file again, into its own memory: the parent's may have been half changed, and its lock held, at the time of
- * the fork.
+ * Existing lines are recognized by their digests: those that the file had when it was opened, and those added since. After a
+ * fork the child reads the file again, into its own memory: the parent's may have been half changed, and its lock held, at the
+ * time of the fork.
  */
 #include "base/cleanup.h"
 #include "base/digest.h"
@@ -11,7 +11,7 @@
 #include "base/syscalls.h"
 #include "base/text/json.h"
 #include "cache/request/text.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -9,9 +9,9 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "eager/holder/internal.h"
-#include "eager/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/holder/holder_internal.h"
+#include "eager/eager_internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <string.h>
 
@@ -171,8 +171,8 @@ static void dynamic_sizes(const aoticache_tensor_view *view, int64_t *sizes, req
 }
 
 /*
- * Writes strides for dynamic_sizes() with the same order of dimensions; possible only for tensors without gaps and overlaps. The
- * dimension with the smallest stride comes first; `done` has a bit for each finished dimension.
+ * Writes strides for dynamic_sizes() with the same order of dimensions; possible only for tensors without gaps and overlaps.
+ * The dimension with the smallest stride comes first; `done` has a bit for each finished dimension.
  */
 static bool dynamic_strides(const aoticache_tensor_view *view, const int64_t *sizes, int64_t *strides)
 {

@@ -3,7 +3,7 @@
  * tensors.
  */
 #include "base/cleanup.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never removed from a table that is in use: a
  * library that is unloaded leaves its entries, which then have no runner, and is loaded again through them.
  *
- * It is not a base/hash_map: calls read it without a lock while one thread inserts, so slots are atomic, entries do not move, and
- * outgrown slots are freed when no call can be reading them any more.
+ * It is not a base/hash_map: calls read it without a lock while one thread inserts, so slots are atomic, entries do not move,
+ * and outgrown slots are freed when no call can be reading them any more.
  */
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

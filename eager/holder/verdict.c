@@ -1,15 +1,16 @@
 /*
  * eager/holder/verdict: trials, which find out whether a kernel or the fallback is faster. While a kernel is on trial its
- * published runner pointer is NULL, so calls take the slow path, which decides whether the kernel or the fallback runs (judge.h).
- * During a turn of the kernel the pointer is set, so a whole hit is timed, on the path of hits. During a turn of the fallback only
- * the fallback is timed: the cost of the call without a cache. The result is stored in the cache, and new processes start with it.
+ * published runner pointer is NULL, so calls take the slow path, which decides whether the kernel or the fallback runs
+ * (judge.h). During a turn of the kernel the pointer is set, so a whole hit is timed, on the path of hits. During a turn of
+ * the fallback only the fallback is timed: the cost of the call without a cache. The result is stored in the cache, and new
+ * processes start with it.
  *
  * The hit path only checks, once every AOTICACHE_VERDICT_LOOKS calls, whether the result has expired.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
-#include "eager/holder/hot.h"
+#include "eager/holder/holder_hot.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * results only if they do not.
  */
 #include "base/names.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

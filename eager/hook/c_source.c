@@ -15,7 +15,7 @@
 #include "base/text/name_distance.h"
 #include "base/text/stream.h"
 #include "cache/request/text.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
  */
 #include "base/arguments.h"
 #include "base/options.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

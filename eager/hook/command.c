@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/digest.h"
 #include "base/names.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

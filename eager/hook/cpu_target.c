@@ -6,7 +6,7 @@
  * itself is queried for the meaning of the word on this machine.
  */
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <fcntl.h>
 #include <math.h>

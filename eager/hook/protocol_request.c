@@ -8,7 +8,7 @@
 #include "base/syscalls.h"
 #include "cache/eager_face.h"
 #include "cache/request/text.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

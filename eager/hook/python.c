@@ -3,7 +3,7 @@
  * Python, let alone an import of torch (seconds), so the version is read from the package directories.
  */
 #include "base/clock.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
 #include "eager/hook/process.h"

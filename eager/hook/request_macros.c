@@ -4,7 +4,7 @@
  */
 #include "base/names.h"
 #include "base/text/stream.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

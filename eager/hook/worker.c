@@ -12,8 +12,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/process/home.h"
-#include "eager/hook/internal.h"
-#include "eager/internal.h"
+#include "eager/hook/hook_internal.h"
+#include "eager/eager_internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -60,9 +60,9 @@ struct worker_state {
 /* ---- which process has which pool ---- */
 
 /*
- * A child made by fork() must not use its parent's workers, and the parent's lock may be held by a thread that does not exist in
- * the child. So the child gets its own pool, and closes its copies of the parent's channels, so that they close when the parent
- * ends. The parent's struct is kept until the hook is freed, because other threads may be reading it.
+ * A child made by fork() must not use its parent's workers, and the parent's lock may be held by a thread that does not exist
+ * in the child. So the child gets its own pool, and closes its copies of the parent's channels, so that they close when the
+ * parent ends. The parent's struct is kept until the hook is freed, because other threads may be reading it.
  */
 
 static worker_pool *pool_create(size_t count)

@@ -1,7 +1,7 @@
 """Corrections of PyTorch's compiler: known errors that are fixed in the process that compiles for the cache.
 
 Owns the corrections, one context manager each. Corrected code differs from that of PyTorch's own torch.compile. A change of any
-correction changes what a key means: increase AOTICACHE_WORKER_REVISION in eager/internal.h with it.
+correction changes what a key means: increase AOTICACHE_WORKER_REVISION in eager/eager_internal.h with it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 /*
  * eager/model/find: finds the entry of a model, by its name or by the first digits of its key.
  */
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

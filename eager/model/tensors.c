@@ -1,13 +1,13 @@
 /*
- * eager/model/tensors: weights.list, the list of a model's constants: name, dtype, sizes, strides and, if it is stored, the file
- * next to the library and the offset in it.
+ * eager/model/tensors: weights.list, the list of a model's constants: name, dtype, sizes, strides and, if it is stored, the
+ * file next to the library and the offset in it.
  *
  * {"format": 1, "tensors": [{"name": "layer.weight", "dtype": "float32", "sizes": [4, 8], "strides": [8, 1],
  *                            "file": "weights-0000", "offset": 0, "aliases": ["head.weight"]}]}
  *
  * aliases: other names of the same tensor (tied weights); a file of weights may have one of them instead.
  */
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,10 +2,10 @@
  * eager/model/weights: maps a model's weights from their objects, as the constants of a runner.
  *
  * Mappings are private and writable: processes share their pages, which are those of the file, until a model writes to its own
- * buffer. The lookup of the model has verified the mapped files. A tensor never extends beyond the end that its file had when it
- * was mapped. A .safetensors file, which others may change, is read, not mapped.
+ * buffer. The lookup of the model has verified the mapped files. A tensor never extends beyond the end that its file had when
+ * it was mapped. A .safetensors file, which others may change, is read, not mapped.
  */
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "loader/check/check.h"
 #include "loader/eager_face.h"
 #include "loader/runner/constants.h"
-#include "loader/runner/hot.h"
+#include "loader/runner/runner_hot.h"
 #include "loader/tensor.h"
 
 #define HUGE_PAGE_BYTES (2u << 20)

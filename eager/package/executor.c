@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "cache/entries.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 #include "loader/loader.h"
 #include "loader/torch.h"
 
@@ -160,8 +160,8 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
 }
 
 /*
- * Returns whether the call passes only integers that its node's arguments already contain. PyTorch 2.13 does so for integers such
- * as the alpha of a complex sub(), which its own executor then reports as too many.
+ * Returns whether the call passes only integers that its node's arguments already contain. PyTorch 2.13 does so for integers
+ * such as the alpha of a complex sub(), which its own executor then reports as too many.
  */
 static bool passes_fixed_integers(const aoticache_executor_node *node, const aoticache_proxy_call *call)
 {

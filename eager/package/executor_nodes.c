@@ -1,7 +1,7 @@
 /*
- * eager/package/executor_nodes: turns the JSON of a package into nodes that can be run: the operator, the source of each argument,
- * and how many tensors each result has. Tensors and integers that the compiled code will pass are counted here, in the order of
- * the schema, as its generator counts them.
+ * eager/package/executor_nodes: turns the JSON of a package into nodes that can be run: the operator, the source of each
+ * argument, and how many tensors each result has. Tensors and integers that the compiled code will pass are counted here, in
+ * the order of the schema, as its generator counts them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
 #include "eager/package/executor.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 /* The current position, for messages. */
 typedef struct reading {
@@ -399,8 +399,8 @@ static bool has_kernel(const aoticache_operator *op)
 }
 
 /*
- * Returns the keys that a node's calls skip: results have no gradients, and views of them are not tracked; and a thread starts with
- * BackendSelect, for which most operators have no kernel. So a program need not register fallthroughs for these keys.
+ * Returns the keys that a node's calls skip: results have no gradients, and views of them are not tracked; and a thread starts
+ * with BackendSelect, for which most operators have no kernel. So a program need not register fallthroughs for these keys.
  */
 static aoticache_key_set keys_to_exclude(const aoticache_operator *op)
 {

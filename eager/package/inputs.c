@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 #include "loader/check/check.h"
 
 #define MAX_SOURCE_BYTES (256u << 20)

@@ -1,8 +1,8 @@
 /*
  * eager/package/load: creates a runner from a package: the model, library, container, and the weights that weights.c maps.
  *
- * A package in the cache is found by the digest of its file alone. Its archive is not even opened if the requested model has the
- * name that the caller gives, or "model".
+ * A package in the cache is found by the digest of its file alone. Its archive is not even opened if the requested model has
+ * the name that the caller gives, or "model".
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 #include "cache/eager_face.h"
 #include "cache/entries.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/internal.h"
-#include "eager/package/internal.h"
+#include "eager/eager_internal.h"
+#include "eager/package/package_internal.h"
 #include "loader/eager_face.h"
 #include "loader/runner/create.h"
-#include "loader/runner/hot.h"
+#include "loader/runner/runner_hot.h"
 
 /* ---- finding the model ---- */
 
@@ -180,8 +180,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 }
 
 /*
- * Attaches the artifact and `holding` to the runner, which owns `holding` in any case. The runner takes its own reference to the
- * artifact; the caller keeps its reference.
+ * Attaches the artifact and `holding` to the runner, which owns `holding` in any case. The runner takes its own reference to
+ * the artifact; the caller keeps its reference.
  */
 static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
                                        const aoticache_package_options *options, struct holding *holding,

@@ -14,7 +14,7 @@
 #include "cache/entries.h"
 #include "cache/request/cpu_detect.h"
 #include "cache/request/text.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 
 struct stored {
     bool found, is_package;

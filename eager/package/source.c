@@ -1,6 +1,6 @@
 /*
- * eager/package/source: data of a package file: its digest, the request for one of its models, the metadata of the model, and the
- * CPU features that its code requires.
+ * eager/package/source: data of a package file: its digest, the request for one of its models, the metadata of the model, and
+ * the CPU features that its code requires.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "cache/eager_face.h"
 #include "cache/entries.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 
 aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,
                                                aoticache_package_source *ret_source, aoticache_error *ret_error)

@@ -1,6 +1,6 @@
 /*
- * eager/package/store: stores a package's model in the cache: unpacks it into the private directory of a compile and stores it from
- * there, once across threads and processes.
+ * eager/package/store: stores a package's model in the cache: unpacks it into the private directory of a compile and stores it
+ * from there, once across threads and processes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/syscalls.h"
 #include "cache/entries.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 #include "loader/eager_face.h"
 
 /* ---- unpacking, as a compile hook ---- */

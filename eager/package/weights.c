@@ -3,10 +3,10 @@
  *
  * PyTorch's libraries copy the blob that they get (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h): each process
  * would have all weights in its own memory. So the constants are then replaced by tensors that refer to the mapping, which the
- * library uses directly (user-managed), and the pages of its copy are released. The copy is still needed, because only its tensors
- * have the sizes and strides of constants.
+ * library uses directly (user-managed), and the pages of its copy are released. The copy is still needed, because only its
+ * tensors have the sizes and strides of constants.
  */
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -57,8 +57,8 @@ static aoticache_status open_weights(const aoticache_artifact *artifact, int *re
 }
 
 /*
- * Maps the weights, private and writable. Processes share the pages, which are those of the object, until a model writes to its own
- * buffer (a running mean); the object never changes.
+ * Maps the weights, private and writable. Processes share the pages, which are those of the object, until a model writes to
+ * its own buffer (a running mean); the object never changes.
  */
 aoticache_status aoticache_package_weights_map(const aoticache_artifact *artifact,
                                                aoticache_package_weights *ret_weights, aoticache_error *ret_error)

@@ -1,10 +1,10 @@
 /*
  * eager/package/weights_override: weights from a .safetensors file instead of a package's own.
  *
- * Tensors are used without a copy, so a runner that uses some keeps the file, or the memory that the file was read into. A tensor
- * whose address is not aligned for vector loads is copied.
+ * Tensors are used without a copy, so a runner that uses some keeps the file, or the memory that the file was read into. A
+ * tensor whose address is not aligned for vector loads is copied.
  */
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * eager/python/cache: the type of open caches.
  */
 #include "cache/entries.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 
 PyTypeObject *runtime_cache_type;
 

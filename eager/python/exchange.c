@@ -1,13 +1,14 @@
 /*
- * eager/python/exchange: imports arrays of other libraries as tensors, without copies, by the buffer protocol and DLPack. Exports
- * are in export.c.
+ * eager/python/exchange: imports arrays of other libraries as tensors, without copies, by the buffer protocol and DLPack.
+ * Exports are in export.c.
  *
- * Compiled code may write to its inputs, and it is unknown whether it does. So memory that its owner declares read-only is copied
- * first, unless the caller requests otherwise. Compiled code also reads whole elements, so unaligned memory is copied too.
+ * Compiled code may write to its inputs, and it is unknown whether it does. So memory that its owner declares read-only is
+ * copied first, unless the caller requests otherwise. Compiled code also reads whole elements, so unaligned memory is copied
+ * too.
  */
 #include "base/names.h"
 #include "eager/python/dlpack.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  */
 #include "base/names.h"
 #include "eager/python/dlpack.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * library.
  */
 #include "base/names.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 #include "loader/tensor.h"
 
 PyObject *runtime_error_type;

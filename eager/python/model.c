@@ -3,7 +3,7 @@
  */
 #include "base/names.h"
 #include "eager/model/tensors.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 #include "loader/runner/create.h"
 
 #include <stdio.h>

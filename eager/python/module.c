@@ -1,7 +1,7 @@
 /*
  * eager/python/module: the module aoticache._runtime. aoticache.runtime, in Python, is the public interface to it.
  */
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 #include "loader/loader.h"
 
 /* tensor(object, dtype or None, share_read_only) -> Tensor */

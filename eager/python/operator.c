@@ -3,7 +3,7 @@
  */
 #include "cache/entries.h"
 #include "cache/request/text.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

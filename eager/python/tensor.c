@@ -2,7 +2,7 @@
  * eager/python/tensor: the type aoticache.runtime.Tensor: an array's memory with dtype, sizes and strides.
  */
 #include "base/names.h"
-#include "eager/python/internal.h"
+#include "eager/python/python_internal.h"
 #include "loader/tensor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * eager/schema/alias: annotations, "(a!)", "(a -> b|*)", "!", and the annotation of a list that follows from its elements.
  */
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /*
- * eager/schema/defaults: default values. Everything that PyTorch accepts is accepted here too, with the same value, even if it is
- * odd ("int x=1.5" is 1.5, "complex x=1.5" is 1j): a schema must mean the same on both sides.
+ * eager/schema/defaults: default values. Everything that PyTorch accepts is accepted here too, with the same value, even if it
+ * is odd ("int x=1.5" is 1.5, "complex x=1.5" is 1j): a schema must mean the same on both sides.
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
 #include "base/text/name_distance.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <errno.h>
 #include <math.h>

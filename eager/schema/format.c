@@ -5,7 +5,7 @@
  */
 #include "eager/schema/schema.h"
 
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

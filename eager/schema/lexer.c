@@ -1,11 +1,11 @@
 /*
- * eager/schema/lexer: the base of all parts of the grammar: the words, numbers, strings and signs of a schema's text, the memory
- * that a parse fills, and taking or refusing the next token.
+ * eager/schema/lexer: the base of all parts of the grammar: the words, numbers, strings and signs of a schema's text, the
+ * memory that a parse fills, and taking or refusing the next token.
  *
  * Text is divided as in PyTorch's lexer (torch/csrc/jit/frontend/lexer.h): comments and lines continued by a backslash are
  * blanks, and so are newlines inside brackets.
  */
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <locale.h>
 #include <stdalign.h>

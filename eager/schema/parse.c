@@ -5,7 +5,7 @@
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
 #include "base/arguments.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdalign.h>
 #include <stdarg.h>

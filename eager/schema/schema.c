@@ -7,7 +7,7 @@
 #include "base/arguments.h"
 #include "eager/schema/schema.h"
 
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

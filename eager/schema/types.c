@@ -5,7 +5,7 @@
  * Source: torch/csrc/jit/frontend/schema_type_parser.cpp (2.13).
  */
 #include "base/text/name_distance.h"
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *
  * Source: aten/src/ATen/core/union_type.cpp (2.13).
  */
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /*
- * eager/torch/binding: bindings and the operators they enable: checks before an operator is registered with PyTorch, and the order
- * of enabling and disabling.
+ * eager/torch/binding: bindings and the operators they enable: checks before an operator is registered with PyTorch, and the
+ * order of enabling and disabling.
  */
 #include "base/arguments.h"
 #include "base/options.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 #include "eager/torch/binding.h"
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 #include "loader/loader.h"
 
 #include <errno.h>
@@ -272,8 +272,8 @@ static void remove_from_binding(aoticache_binding_operator *op)
 }
 
 /*
- * Waits until every call that found an operator before it was removed has left its epoch or has a reference. False: this thread is
- * itself inside an epoch (a kernel library has led here) and cannot wait: the operator is kept, unused.
+ * Waits until every call that found an operator before it was removed has left its epoch or has a reference. False: this
+ * thread is itself inside an epoch (a kernel library has led here) and cannot wait: the operator is kept, unused.
  */
 static bool wait_for_epochs(void)
 {

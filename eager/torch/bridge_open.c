@@ -11,9 +11,9 @@
 #include "cache/eager_face.h"
 #include "cache/entries.h"
 #include "eager/hook/process.h"
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 #include "loader/dlopen_fd.h"
-#include "loader/runner/hot.h"
+#include "loader/runner/runner_hot.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * even asking us costs more than it gains. Each mode lasts for a number of calls, so nothing needs to end it. Hits do not use
  * this file.
  */
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 
 /* Number of consecutive calls (of all threads) for which PyTorch's kernel must be faster before calls bypass the core. */
 #define LEFT_IN_A_ROW 16

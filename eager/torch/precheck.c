@@ -7,7 +7,7 @@
  * Operators without such arguments have no precheck, and their hits do not come here (aoticache_binding_answer()).
  * The contents of another device's memory are not read, because that would wait for the device: such calls go to PyTorch.
  */
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 
 #include <string.h>
 
@@ -350,9 +350,9 @@ static bool is_short_float(const aoticache_value *value)
 }
 
 /*
- * Checks a divisor. PyTorch rounds down carefully (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and remainders of
- * divisions by infinity differ. So floor divisions of floats go to PyTorch. So do truncated quotients of 16-bit floats: PyTorch
- * rounds 17.97 to 18 first.
+ * Checks a divisor. PyTorch rounds down carefully (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and remainders
+ * of divisions by infinity differ. So floor divisions of floats go to PyTorch. So do truncated quotients of 16-bit floats:
+ * PyTorch rounds 17.97 to 18 first.
  */
 static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
@@ -381,8 +381,8 @@ static bool passes_exponent(const aoticache_value *exponent)
 /* ---- conversions ---- */
 
 /*
- * Checks a conversion. Converting a float outside the range of the integer dtype is undefined: for int8, PyTorch's compiler turns
- * NaN into -128 and 300 into 127, PyTorch into 0 and 44. And PyTorch warns about imaginary parts that are lost.
+ * Checks a conversion. Converting a float outside the range of the integer dtype is undefined: for int8, PyTorch's compiler
+ * turns NaN into -128 and 300 into 127, PyTorch into 0 and 44. And PyTorch warns about imaginary parts that are lost.
  */
 static bool passes_conversion(const aoticache_value *from, const aoticache_value *to)
 {

@@ -4,8 +4,8 @@
  * enabled operators are found from here.
  */
 #include "base/cleanup.h"
-#include "eager/schema/internal.h"
-#include "eager/torch/internal.h"
+#include "eager/schema/schema_internal.h"
+#include "eager/torch/torch_internal.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /*
- * eager/torch/stable: the binding's side of the stable C ABI: its functions, from the libtorch in this process; its calls, whose
- * values are read and which the core or the fallback answers; returning results or an exception; and the pool of functions that
- * PyTorch calls. Everything that a call owns is released before an exception leaves it.
+ * eager/torch/stable: the binding's side of the stable C ABI: its functions, from the libtorch in this process; its calls,
+ * whose values are read and which the core or the fallback answers; returning results or an exception; and the pool of
+ * functions that PyTorch calls. Everything that a call owns is released before an exception leaves it.
  */
 #include "base/cleanup.h"
 #include "base/process/fork_guard.h"
-#include "eager/holder/internal.h"
-#include "eager/torch/internal.h"
+#include "eager/holder/holder_internal.h"
+#include "eager/torch/torch_internal.h"
 #include "loader/loader.h"
 #include "loader/torch.h"
 
@@ -34,8 +34,8 @@ static bool bind_one(void *handle, const char *name, void *place)
 }
 
 /*
- * Finds C++ functions of PyTorch by their symbol names, because the C ABI does not provide these settings. Returns the name of a
- * missing one; NULL: none is missing.
+ * Finds C++ functions of PyTorch by their symbol names, because the C ABI does not provide these settings. Returns the name of
+ * a missing one; NULL: none is missing.
  */
 static const char *bind_settings(void *handle, aoticache_bridge_settings *ret_settings)
 {
@@ -52,8 +52,8 @@ static const char *bind_settings(void *handle, aoticache_bridge_settings *ret_se
 }
 
 /*
- * Finds the functions. handle: never closed. Before 2.13 the boxes of optional values are freed as in PyTorch's own extensions, by
- * the operator delete of the C++ runtime that libtorch uses.
+ * Finds the functions. handle: never closed. Before 2.13 the boxes of optional values are freed as in PyTorch's own
+ * extensions, by the operator delete of the C++ runtime that libtorch uses.
  */
 static aoticache_status bind_functions(void *handle, const char *path, aoticache_stable *stable,
                                        aoticache_error *ret_error)

@@ -1,12 +1,12 @@
 /*
- * eager/torch/stable_values: converts StableIValues into our values, by the schema: the meaning of each argument's 64 bits, and who
- * owns what they point to.
+ * eager/torch/stable_values: converts StableIValues into our values, by the schema: the meaning of each argument's 64 bits,
+ * and who owns what they point to.
  *
  * An optional value is 0, or a pointer to 64 bits on the heap. A list is a handle for nothing except the 64 bits of its items:
- * reading an item creates no new handle of a tensor, and deleting the list deletes none. A device has its index in the lower half
- * and its type in the upper half.
+ * reading an item creates no new handle of a tensor, and deleting the list deletes none. A device has its index in the lower
+ * half and its type in the upper half.
  */
-#include "eager/schema/internal.h"
+#include "eager/schema/schema_internal.h"
 #include "eager/torch/stable.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * Nothing else merges: the hook below replaces SQLite's own. (Closing the last connection merges too, but then there is no
  * other connection.)
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 #include "index/eviction/eviction.h"
 
 #define MANY_PAGES 64000 /* 256 MB of log: far more than accumulates while other processes merge, too */

@@ -5,7 +5,7 @@
  * file, statements are prepared when they are used, durability is set before the first write. The second half of the file is
  * about directories and disks that cannot be written to.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 

@@ -11,7 +11,7 @@
  * zero at the fork, SQLite's own mutexes may be locked in the child by threads that do not exist there: such a child is
  * refused, which is better than waiting forever.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <sched.h>
 #include <stdatomic.h>

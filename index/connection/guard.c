@@ -11,7 +11,7 @@
  * `int h`), and used only if that number is a descriptor of the very file that was opened. Otherwise nothing is compared,
  * and everything else works as without the guard.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

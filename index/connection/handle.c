@@ -5,7 +5,7 @@
  * transaction (bulk).
  */
 #include "base/log.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

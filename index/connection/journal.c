@@ -11,7 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <string.h>
 #include <sys/vfs.h>

@@ -21,7 +21,7 @@
  * hash shows whether it is complete; nothing else in it is trusted.
  */
 #include "index/connection/query_cache.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <fcntl.h>
 #include <stddef.h>

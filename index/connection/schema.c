@@ -8,7 +8,7 @@
  * those of its predecessor: a caller that lists entries "after number n" may have n from there.
  */
 #include "base/clock.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <stdio.h>
 

@@ -12,7 +12,7 @@
  * the log and to the file. Therefore there are no other tables and indexes than these: an artifact is the row of its
  * manifest in objects.
  *
- * totals: one row, updated by every transaction (internal.h, `change`). objects.refs: how many artifacts name the
+ * totals: one row, updated by every transaction (connection_internal.h, `change`). objects.refs: how many artifacts name the
  * object, so that a removal need not search for others; objects.artifact: one of those artifacts, x'' if it is not known.
  * objects.entry: in the row of a manifest, an entry of the artifact, otherwise 0; sharers: its other entries. objects.parts:
  * in the row of a manifest, the digests of the artifact's objects in order, including the manifest itself. details_last_use:

@@ -2,7 +2,7 @@
  * index/connection/statements: prepares each statement when it is first used, runs it, and moves values in and out. Also
  * begins and ends the write transaction. The file that uses a statement documents its meaning.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * index/connection/status: converts SQLite's result codes to statuses of this library, with one line that names the file.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * file are replaced by a copy with another xSync. Writes to memory shared through the -shm file are not covered; they change
  * nothing that must survive.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 #include "base/syscalls.h"
 
 #include <errno.h>

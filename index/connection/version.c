@@ -1,7 +1,7 @@
 /*
  * index/connection/version: refuses an index that a newer library has migrated.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version,
                                                aoticache_error *ret_error)

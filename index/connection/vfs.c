@@ -12,7 +12,7 @@
  * directory's descriptor (/proc/self/fd), and records any other name that a file requests. The files that it opens are
  * guarded (guard.c). It is registered only while a connection is opened: SQLite finds it by name then and keeps the address.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

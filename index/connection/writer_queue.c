@@ -1,8 +1,8 @@
 /*
  * index/connection/writer_queue: how a connection waits for the write lock, so that none waits forever.
  *
- * SQLite's lock is not fair. A process that writes continuously leaves it free for microseconds between two transactions, each of
- * which takes milliseconds on a slow disk, so a process that tries periodically would hardly ever find it free. Therefore a
+ * SQLite's lock is not fair. A process that writes continuously leaves it free for microseconds between two transactions, each
+ * of which takes milliseconds on a slow disk, so a process that tries periodically would hardly ever find it free. Therefore a
  * connection locks a file next to the index (the gate, `-gate`) before it tries for the write lock, until it has that lock. A
  * process waiting for the write lock holds the gate, so a process that writes continuously must wait for it.
  *
@@ -12,7 +12,7 @@
  * A thread that waits to write releases the connection to other threads meanwhile: a lookup does not need that lock, and
  * must not wait for the process that has it, which may be stopped.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
  * index/entries/failures: failed compiles, remembered with their message until they may be retried. Listed by list.c.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * index/entries/file_digests: reads and writes the rows of file_digests.
  */
 #include "index/entries/file_digests.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * index/entries/file_facts: stores facts about files of the store in the query cache.
  */
 #include "index/entries/file_facts.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 static aoticache_index_question question_of(aoticache_index_file_fact kind)
 {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/arguments.h"
-#include "index/connection/internal.h"
-#include "index/entries/internal.h"
+#include "index/connection/connection_internal.h"
+#include "index/entries/entries_internal.h"
 
 #define OPERATIONS_PER_QUESTION 20000 /* of SQLite's virtual machine: a millisecond or so */
 

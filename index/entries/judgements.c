@@ -2,7 +2,7 @@
  * index/entries/judgements: writes, lists and deletes timing results.
  */
 #include "index/entries/judgements.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * index/entries/list: reads the tables and passes each row to a callback. Also adds the encodings that entries of an older
  * version lack.
  */
-#include "index/connection/internal.h"
-#include "index/entries/internal.h"
+#include "index/connection/connection_internal.h"
+#include "index/entries/entries_internal.h"
 #include "index/eviction/eviction.h"
 
 #include <string.h>

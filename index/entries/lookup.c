@@ -1,7 +1,7 @@
 /*
  * index/entries/lookup: the one query that a cold hit waits for, and queries for an entry whose number is known.
  */
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
  * index/entries/objects: objects of artifacts, objects that entries name, totals, and SQLite's own check of the file.
  */
-#include "index/connection/internal.h"
-#include "index/entries/internal.h"
+#include "index/connection/connection_internal.h"
+#include "index/entries/entries_internal.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 

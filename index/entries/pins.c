@@ -3,7 +3,7 @@
  */
 #include "index/entries/pins.h"
 #include "base/arguments.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *pin, aoticache_error *ret_error)
 {

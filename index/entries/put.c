@@ -1,7 +1,7 @@
 /*
  * index/entries/put: makes an entry visible, with its artifact and objects, in one durable transaction.
  */
-#include "index/entries/internal.h"
+#include "index/entries/entries_internal.h"
 #include "index/stats/statistics.h"
 
 #include <stdlib.h>

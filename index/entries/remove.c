@@ -2,7 +2,7 @@
  * index/entries/remove: removes entries and, in the same transaction, the artifacts and objects that no entry needs any
  * longer. Their files are removed by the collector in cache/.
  */
-#include "index/entries/internal.h"
+#include "index/entries/entries_internal.h"
 #include "index/stats/statistics.h"
 
 #include "base/arguments.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arguments.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #define MAX_BATCH 100000 /* maximum number of entries read by one call */
 

@@ -3,7 +3,7 @@
  * range of a tree, a limited number of rows at a time, so that other threads do not wait long for the mutex.
  */
 #include "index/eviction/eviction.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 #include <string.h>
 

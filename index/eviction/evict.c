@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "index/eviction/eviction.h"
-#include "index/entries/internal.h"
+#include "index/entries/entries_internal.h"
 #include "index/stats/statistics.h"
 
 #include <string.h>

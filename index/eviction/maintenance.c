@@ -2,7 +2,7 @@
  * index/eviction/maintenance: what a collection writes in addition to evictions: removals that are done, failures that have
  * expired, last uses in the future, numbers under a name, free pages, and the log.
  */
-#include "index/entries/internal.h"
+#include "index/entries/entries_internal.h"
 #include "index/eviction/eviction.h"
 
 #define USUAL_CACHE_KIB 2000 /* SQLite's default */

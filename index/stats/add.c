@@ -2,7 +2,7 @@
  * index/stats/add: adds the counts of a process to the rows of entries, groups, counters and the history. The callers begin
  * and end the transaction.
  */
-#include "index/stats/internal.h"
+#include "index/stats/stats_internal.h"
 
 /* Marks the entry as used, and passes its names to `sums`. */
 static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statement, const aoticache_index_tally *tally,

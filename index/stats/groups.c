@@ -2,7 +2,7 @@
  * index/stats/groups: sums by operator, device and environment, collected in memory and written one row per name; and how
  * many bytes groups of entries use.
  */
-#include "index/stats/internal.h"
+#include "index/stats/stats_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

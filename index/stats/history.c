@@ -4,7 +4,7 @@
  * is ten years. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the
  * length of the next one: an hour has all its slots of five minutes, or none.
  */
-#include "index/stats/internal.h"
+#include "index/stats/stats_internal.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #ifndef AOTICACHE_INDEX_STATS_PENDING_H
 #define AOTICACHE_INDEX_STATS_PENDING_H
 
-#include "index/stats/internal.h"
+#include "index/stats/stats_internal.h"
 
 #define AOTICACHE_PENDING_STATS_SUFFIX "-uses"
 #define AOTICACHE_PENDING_STATS_MAX_BYTES (64 << 10) /* of the file. Some 500 processes, whose merge takes 25 ms */

@@ -1,12 +1,12 @@
 /*
  * loader/check/check: making checks. Patterns and symbols are examined, copied in a normalised form into one block, and
- * given their roles; loader/check/compile.c then turns them into the form that is evaluated.
+ * given their roles; loader/check/check_compile.c then turns them into the form that is evaluated.
  */
 #include "base/arguments.h"
 #include "loader/check/check.h"
 
 #include "base/cleanup.h"
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 #include "loader/eager_face.h"
 
 #include <stdlib.h>

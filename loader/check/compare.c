@@ -5,7 +5,7 @@
  * it smaller, so a check never comes after a relaxed form of itself. If it is equal, breadth decides, which adds up how
  * many values the symbols can have.
  */
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 #include "loader/eager_face.h"
 
 enum {

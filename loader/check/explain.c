@@ -3,7 +3,7 @@
  * the order of tensors: facts, sizes, strides; properties that depend on symbols from later tensors come last.
  */
 #include "base/names.h"
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

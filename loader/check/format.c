@@ -2,7 +2,7 @@
  * loader/check/format: writes the text form of checks. loader/check/parse.c reads it, docs/checks.md describes it.
  */
 #include "base/names.h"
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

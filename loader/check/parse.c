@@ -6,7 +6,7 @@
  * mean is examined by aoticache_check_create().
  */
 #include "base/arguments.h"
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 
 #include "base/cleanup.h"
 #include "base/names.h"

@@ -4,7 +4,7 @@
  * The facts of a tensor are compared without branches, so that the usual case, everything right, is a handful of loads
  * and one branch. No number in a view can make arithmetic overflow: a value that does not fit does not pass.
  */
-#include "loader/check/internal.h"
+#include "loader/check/check_internal.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -2,7 +2,7 @@
  * loader/copy/own_functions: what a copy gets instead of __cxa_thread_atexit, mmap and munmap, so that it can be
  * unloaded completely, and instead of malloc, so that its weights are on huge pages.
  */
-#include "loader/copy/internal.h"
+#include "loader/copy/copy_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -12,7 +12,7 @@
  * linker asks for an executable stack, and the dynamic linker would make the stacks of the whole process executable
  * (newer ones refuse instead). Kernels run no code on the stack.
  */
-#include "loader/copy/internal.h"
+#include "loader/copy/copy_internal.h"
 
 #include "base/cleanup.h"
 #include "base/memory_file.h"

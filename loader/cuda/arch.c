@@ -3,7 +3,7 @@
  * images. The rules are those of the CUDA C++ Programming Guide, sections "Binary Compatibility", "PTX Compatibility"
  * and "Feature Sets": if a device is stricter than these rules, the driver decides.
  */
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,13 +2,13 @@
  * loader/cuda/backend: checks whether a library can run on a GPU of this machine, before a container is created there;
  * and finds the stream for runs that name none. Containers are created as on every other device.
  */
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/process/fork_guard.h"
 #include "loader/eager_face.h"
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/loader.h"
 #include "loader/runner/backend.h"
 

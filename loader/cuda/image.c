@@ -10,7 +10,7 @@
  * tests/cli/test_cuda_library.sh compares it.
  */
 #include "base/arguments.h"
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 
 #include "base/cleanup.h"
 

@@ -1,7 +1,7 @@
 /*
  * loader/cxx_map/cxx_map: the map itself, in C++. No exception leaves these functions: they return NULL on failure.
  */
-#include "loader/cxx_map/internal.h"
+#include "loader/cxx_map/cxx_map_internal.h"
 
 #include <new>
 #include <string>

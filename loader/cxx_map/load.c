@@ -2,7 +2,7 @@
  * loader/cxx_map/load: finds and loads libaoticache_cxxbridge.so. As with the shim, the first thread publishes its
  * functions without a lock, and a failure is not remembered: the file may be installed later.
  */
-#include "loader/cxx_map/internal.h"
+#include "loader/cxx_map/cxx_map_internal.h"
 
 #include "base/cleanup.h"
 #include "base/process/home.h"

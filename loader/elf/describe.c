@@ -3,7 +3,7 @@
  * shim lacks, according to the shim's tables: describing loads nothing.
  */
 #include "base/arguments.h"
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 
 #include "base/cleanup.h"
 #include "base/process/home.h"

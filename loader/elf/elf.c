@@ -3,7 +3,7 @@
  * then the dynamic section), never by section headers; so does this reader, so that both see the same tables. The names
  * of machines are here too.
  */
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 
 #include "base/cleanup.h"
 

@@ -4,7 +4,7 @@
  * maps, relocates and runs constructors by these numbers alone, and checks hardly any of them (glibc elf/dl-load.c).
  * Code and data are not examined: the digest shows that nobody has altered them.
  */
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 
 #include <inttypes.h>
 

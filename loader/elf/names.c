@@ -1,7 +1,7 @@
 /*
  * loader/elf/names: which functions a library needs and offers, read from its tables, and their meaning to the loader.
  */
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 
 #include "base/array.h"
 

@@ -8,7 +8,7 @@
 #include "loader/elf/traits.h"
 
 #include "base/cleanup.h"
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 
 #include <stdio.h>
 #include <string.h>

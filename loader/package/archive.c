@@ -5,7 +5,7 @@
  * It reads through a callback that uses pread on a descriptor: no path is opened, no file position changed. What the
  * entries mean and which are acceptable is left to package.c.
  */
-#include "loader/package/internal.h"
+#include "loader/package/package_internal.h"
 
 #include "base/cleanup.h"
 #include "base/process/optional_library.h"

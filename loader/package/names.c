@@ -4,7 +4,7 @@
  * Names are untrusted. One refused name makes the whole package invalid: its author is malicious, or the file is
  * damaged.
  */
-#include "loader/package/internal.h"
+#include "loader/package/package_internal.h"
 
 #include <stdio.h>
 #include <string.h>

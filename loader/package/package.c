@@ -6,7 +6,7 @@
  */
 #include "base/arguments.h"
 #include "loader/eager_face.h"
-#include "loader/package/internal.h"
+#include "loader/package/package_internal.h"
 
 #include "base/cleanup.h"
 #include "base/text/json.h"

@@ -7,7 +7,7 @@
  * other update. Both ways copy.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/cleanup.h"
 #include "base/names.h"

@@ -3,7 +3,7 @@
  * with runs.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/cleanup.h"
 #include "base/options.h"

@@ -3,7 +3,7 @@
  * data that never changes, so nothing is locked.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/text/name_distance.h"
 #include "loader/runner/constants.h"

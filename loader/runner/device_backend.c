@@ -4,10 +4,10 @@
  * a fork finds it intact.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 #include "base/options.h"
 
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 #include "loader/runner/backend.h"
 
 #include <stdatomic.h>

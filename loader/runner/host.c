@@ -1,9 +1,9 @@
 /*
- * loader/runner/host (hot.h): the functions that plain kernels get from the process that runs them (runtime/kernel.h).
+ * loader/runner/host (runner_hot.h): the functions that plain kernels get from the process that runs them (runtime/kernel.h).
  * They are the functions of the provider of aoti_torch_*, until aoticache_runner_set_host() sets cheaper ones.
  */
 #include "loader/loader.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 _Atomic(const aoticache_kernel_host *) aoticache_runner_host;
 

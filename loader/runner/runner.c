@@ -1,9 +1,9 @@
 /*
- * loader/runner/runner: creates and frees a container on a device, and reads its properties. Runs are in run.c,
- * constants in the other files that internal.h lists.
+ * loader/runner/runner: creates and frees a container on a device, and reads its properties. Runs are in runner_run.c,
+ * constants in the other files that runner_internal.h lists.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/cleanup.h"
 #include "base/options.h"

@@ -7,7 +7,7 @@
  * until it has some: it uses the sizes that it was compiled with and the strides of the given tensor, and the sizes can
  * be read afterwards.
  */
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/cleanup.h"
 #include "base/names.h"

@@ -9,12 +9,12 @@
  * share them. So the update names these too.
  */
 #include "base/arguments.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 #include "loader/torch.h"
 
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "loader/cxx_map/internal.h"
+#include "loader/cxx_map/cxx_map_internal.h"
 #include "loader/runner/constants.h"
 #include "loader/tensor.h"
 

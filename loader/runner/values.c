@@ -9,10 +9,10 @@
  *
  * A library that lists its constants only as a C++ map, or not at all, is trusted before it runs.
  */
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 #include "base/cleanup.h"
-#include "loader/cxx_map/internal.h"
+#include "loader/cxx_map/cxx_map_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * For callgrind: bench_holder --hits N does N hits, bench_holder --bare N does the baseline's work N times.
  */
-#include "eager/holder/hot.h"
+#include "eager/holder/holder_hot.h"
 #include "tests/bench/bench.h"
 
 #include <ftw.h>

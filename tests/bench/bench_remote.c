@@ -41,7 +41,7 @@
 #include "base/names.h"
 #include "base/syscalls.h"
 #include "cache/remote/remote.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "cache/trust/trust.h"
 #include "index/index.h"
 #include "tests/bench/bench.h"

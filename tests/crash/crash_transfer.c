@@ -22,7 +22,7 @@
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/transfer/transfer.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "cache/verify/verify.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"

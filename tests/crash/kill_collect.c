@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "tests/helpers/cache_process.h"
 
 #define ENTRIES 40

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
 #include "tests/helpers/cache_process.h"

@@ -19,7 +19,7 @@
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "tests/fault/cases.h"
 #include "tests/fault/record.h"
 #include "tests/fault/trial.h"

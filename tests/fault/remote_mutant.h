@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/names.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 #include "tests/helpers/cache_process.h"
 
 #define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* "endless" responses end here: the test must end */

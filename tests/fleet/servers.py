@@ -27,7 +27,7 @@ SECONDS_FOR_A_MIB = 1.0    # MS_FOR_A_MIB of connection.c
 FIRST_RETRY = 0.1          # FIRST_RETRY_MS of modules/http_request.c
 FIRST_REST = 1.0           # FIRST_BACKOFF_NS of health.c: pause after a remote's first failure, doubled after each further one
 LONGEST_REST = 300.0
-SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of internal.h: of the unsent kernels of earlier processes
+SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of remote_internal.h: of the unsent kernels of earlier processes
 LISTS = 256                # lists of keys that a pull reads
 
 # ---- inputs: measured by tests/fleet/measure.py, or with their source in tests/fleet/README.md ----

@@ -221,7 +221,7 @@ class Machine:
             return DONE
         return {LOCKED: None, DONE: LOCKED, FAILED: FAILED}[answer]
 
-    # ---- a miss (compile.c) ----
+    # ---- a miss (get_or_compile.c) ----
 
     def miss(self, task, key):
         if (yield from self.fetch(task, key)):

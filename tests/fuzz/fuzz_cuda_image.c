@@ -2,7 +2,7 @@
  * tests/fuzz/fuzz_cuda_image: no file makes the reader of device code crash, read outside of its memory, or return
  * impossible images. The input is the whole file.
  */
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

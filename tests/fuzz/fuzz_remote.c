@@ -4,7 +4,7 @@
  * record prints as one that parses to the same.
  */
 #include "base/names.h"
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

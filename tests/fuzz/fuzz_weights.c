@@ -3,7 +3,7 @@
  * file, and have as many bytes as their sizes require.
  */
 #include "base/names.h"
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *
  * Exit 0; 1 with a message; 3 with a message if the library or the device is refused.
  */
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 #include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 #include "index/entries/integrity.h"
 #include "index/stats/statistics.h"
 

@@ -131,7 +131,7 @@ CONSTANTS = (  # file and name in cache/remote/, name here, how many units of th
     ("miss.c", "LONGEST_PAUSE_MS", "LONGEST_PAUSE", 1000), ("miss.c", "GRACE_MS", "GRACE", 1000),
     ("miss.c", "PAUSES_IN_A_WAIT", "PAUSES_IN_A_WAIT", 1), ("health.c", "FIRST_BACKOFF_NS", "FIRST_REST", 1e9),
     ("connection.c", "MS_FOR_A_MIB", "SECONDS_FOR_A_MIB", 1000),
-    ("internal.h", "AOTICACHE_UNSENT_AT_ONCE", "SENT_AT_ONCE", 1),
+    ("remote_internal.h", "AOTICACHE_UNSENT_AT_ONCE", "SENT_AT_ONCE", 1),
     ("settings.c", "DEFAULT_CONNECT_MS", "CONNECT_TIMEOUT", 1000),
     ("settings.c", "DEFAULT_TIMEOUT_MS", "REQUEST_TIMEOUT", 1000),
     ("modules/http_request.c", "FIRST_RETRY_MS", "FIRST_RETRY", 1000), ("pull.c", "LISTS", "LISTS", 1))

@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_BINDING_FIXTURE_H
 #define TESTS_UNIT_BINDING_FIXTURE_H
 
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 #include "loader/loader.h"
 #include "holder_fixture.h"
 

@@ -12,8 +12,8 @@
 #include "aoticache/runner.h"
 #include "aoticache/torch.h"
 #include "base/arguments.h"
-#include "eager/holder/internal.h"
-#include "eager/schema/internal.h"
+#include "eager/holder/holder_internal.h"
+#include "eager/schema/schema_internal.h"
 
 static int there;
 

@@ -1,4 +1,4 @@
-/* Unit tests of the binding with a bridge (eager/torch/bridge_open.c, call.c), with a stand-in for it. */
+/* Unit tests of the binding with a bridge (eager/torch/bridge_open.c, binding_call.c), with a stand-in for it. */
 #include "binding_fixture.h"
 
 TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

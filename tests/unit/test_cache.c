@@ -9,7 +9,7 @@
 
 #include "base/names.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/request/cpu_detect.h"
 #include "cache/stats/statistics.h"
 #include "tests/helpers/index.h"

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"
 

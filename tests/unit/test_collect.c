@@ -12,7 +12,7 @@
 #include "base/names.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/judgements.h"
 #include "index/eviction/eviction.h"
 

@@ -6,7 +6,7 @@
 #include <sys/file.h>
 
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/stats/statistics.h"
 #include "tests/helpers/index.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/pins/pins.h"
 #include "index/eviction/eviction.h"
 #include "tests/helpers/index.h"

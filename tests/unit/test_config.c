@@ -7,10 +7,10 @@
 
 #include "base/text/units.h"
 #include "cache/config/config.h"
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/request/cpu.h"
 #include "cache/request/cpu_detect.h"
 #include "locale_fixture.h"

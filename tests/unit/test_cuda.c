@@ -4,9 +4,9 @@
  */
 #include "cuda_fixture.h"
 
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 #include "loader/eager_face.h"
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/runner/backend.h"
 
 TestSuite(cuda, .init = fixture_setup, .fini = fixture_teardown);

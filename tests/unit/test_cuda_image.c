@@ -4,7 +4,7 @@
  */
 #include "cuda_fixture.h"
 
-#include "loader/cuda/internal.h"
+#include "loader/cuda/cuda_internal.h"
 
 /* Returns "sm_75, compute_80", or the message if the file is refused. */
 static const char *images_of(const file_bytes *file)

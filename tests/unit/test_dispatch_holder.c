@@ -3,7 +3,7 @@
  * in C.
  */
 #include "eager/holder/dispatch_holder.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 #include "eager_fixture.h"
 #include "loader/loader.h"
 

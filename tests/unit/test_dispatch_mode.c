@@ -1,6 +1,6 @@
 /*
  * Unit tests of what sees calls in addition to kernels: modes (eager/dispatch/thread.c), the observer, kernels before
- * others and kernels that a caller holds (call.c).
+ * others and kernels that a caller holds (operator_call.c).
  */
 #include "dispatch_call_fixture.h"
 #include "eager/dispatch/questions.h"

@@ -1,4 +1,4 @@
-/* Unit tests of calls: eager/dispatch/call.c, plan.c, default_values.c. */
+/* Unit tests of calls: eager/dispatch/operator_call.c, plan.c, default_values.c. */
 #include "dispatch_call_fixture.h"
 #include "eager/dispatch/questions.h"
 

@@ -4,7 +4,7 @@
 #include "base/names.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "eager/internal.h"
+#include "eager/eager_internal.h"
 #include "loader/tensor.h"
 
 #include <fcntl.h>

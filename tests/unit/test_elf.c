@@ -3,7 +3,7 @@
  */
 #include "loader_fixture.h"
 
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 #include "loader/loader.h"
 
 #include <errno.h>

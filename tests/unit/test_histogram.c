@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/stats/internal.h"
-#include "index/stats/internal.h"
+#include "cache/stats/stats_internal.h"
+#include "index/stats/stats_internal.h"
 
 Test(histogram, every_value_is_in_the_bucket_that_holds_it)
 {

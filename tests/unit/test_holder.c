@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "cache/stats/statistics.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

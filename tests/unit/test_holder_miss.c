@@ -1,5 +1,5 @@
 /*
- * Unit tests of eager/holder/miss.c, known_kernel.c and compile.c: the policies, failures, missing files, the budget.
+ * Unit tests of eager/holder/miss.c, known_kernel.c and holder_compile.c: the policies, failures, missing files, the budget.
  */
 #include "holder_fixture.h"
 #include "emulator.h"

@@ -3,7 +3,7 @@
  * a call.
  */
 #include "cache/request/text.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 #include "holder_fixture.h"
 
 TestSuite(holder_request, .init = fixture_begin, .fini = fixture_end, .timeout = 600);

@@ -1,5 +1,5 @@
 /* Unit tests of operators that write to their arguments: what the schema says, and which tensors do not overlap. */
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 #include "holder_fixture.h"
 
 #include <string.h>

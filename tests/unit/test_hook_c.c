@@ -3,7 +3,7 @@
 #include "compiler_macros.h"
 #include "base/names.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/internal.h"
+#include "eager/hook/hook_internal.h"
 #include "loader/tensor.h"
 #include "eager_fixture.h"
 

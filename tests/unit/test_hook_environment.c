@@ -7,7 +7,7 @@
 #include "base/names.h"
 #include "cache/request/request.h"
 #include "eager/eager.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 
 TestSuite(index_forged, .init = fixture_make, .fini = fixture_remove, .timeout = 60);
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "base/syscalls.h"
-#include "index/connection/internal.h"
+#include "index/connection/connection_internal.h"
 #include "tests/helpers/index_version_1.h"
 
 TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);

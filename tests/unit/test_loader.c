@@ -5,7 +5,7 @@
 #include "capabilities.h"
 #include "base/names.h"
 #include "loader/eager_face.h"
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/loader.h"
 #include "loader_fixture.h"
 

@@ -7,7 +7,7 @@
 #include "base/digest.h"
 #include "base/memory_file.h"
 #include "base/names.h"
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/loader.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "emulator.h"
 #include "loader_fixture.h"
 
-#include "loader/elf/internal.h"
+#include "loader/elf/elf_internal.h"
 #include "loader/loader.h"
 
 #include <sys/stat.h>

@@ -13,7 +13,7 @@
 
 #include "base/names.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 #include "eager/model/tensors.h"
 #include "loader/tensor.h"
 #include "loader_fixture.h"

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "eager/dispatch/questions.h"
-#include "loader/internal.h"
-#include "loader/runner/internal.h"
+#include "loader/loader_internal.h"
+#include "loader/runner/runner_internal.h"
 
 #define TAIL_BYTES 64
 

@@ -1,5 +1,5 @@
 /* Unit tests of eager/holder/pack.c and eager/value.c: equal words if and only if equal metadata. */
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

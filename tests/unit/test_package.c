@@ -3,7 +3,7 @@
  */
 #include "loader/eager_face.h"
 #include "loader/package/package.h"
-#include "loader/package/internal.h"
+#include "loader/package/package_internal.h"
 #include "package_fixture.h"
 
 #define MODEL "top/data/aotinductor/model/"

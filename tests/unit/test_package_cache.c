@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/syscalls.h"
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 #include "loader_fixture.h"
 #include "package_fixture.h"
 #include "cache/gc/collect.h"

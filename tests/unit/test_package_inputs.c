@@ -1,5 +1,5 @@
 /* Inputs as described by the source of a package's wrapper (eager/package/inputs.c). */
-#include "eager/package/internal.h"
+#include "eager/package/package_internal.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

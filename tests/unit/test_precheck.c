@@ -1,5 +1,5 @@
 /* Unit tests of the checks before a compiled kernel answers (eager/torch/precheck.c). */
-#include "eager/torch/internal.h"
+#include "eager/torch/torch_internal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

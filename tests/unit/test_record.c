@@ -2,7 +2,7 @@
  * The list of requests that a program records.
  */
 #include "cache/request/text.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 #include "eager_fixture.h"
 
 #include <pthread.h>

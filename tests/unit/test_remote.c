@@ -1,7 +1,7 @@
 /* cache/remote: settings, records, lists and frames; servers are in tests/cli/test_remotes.sh and tests/cli/test_fleet.sh. */
 #include "cache_fixture.h"
 
-#include "cache/remote/internal.h"
+#include "cache/remote/remote_internal.h"
 
 TestSuite(remote, .timeout = 60);
 

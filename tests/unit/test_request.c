@@ -6,7 +6,7 @@
 #include "cache/eager_face.h"
 #include "cache/request/cpu.h"
 #include "cache/request/cpu_detect.h"
-#include "cache/request/internal.h"
+#include "cache/request/request_internal.h"
 #include "cache/request/request.h"
 #include "cache/request/text.h"
 

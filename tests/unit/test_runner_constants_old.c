@@ -6,7 +6,7 @@
 #include "loader/loader.h"
 #include "loader/runner/backend.h"
 #include "loader/runner/constants.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 #include "loader/torch.h"
 
 TestSuite(runner_constants_old, .init = fixture_setup, .fini = fixture_teardown);

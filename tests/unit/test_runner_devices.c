@@ -4,7 +4,7 @@
 #include "loader/eager_face.h"
 #include "loader_fixture.h"
 
-#include "loader/internal.h"
+#include "loader/loader_internal.h"
 #include "loader/runner/backend.h"
 #include "loader/runner/constants.h"
 #include "loader/runner/create.h"

@@ -1,10 +1,10 @@
 /*
- * Runs without the container (loader/runner/run.c): which kernels are run in this way, who owns the tensors, and the
+ * Runs without the container (loader/runner/runner_run.c): which kernels are run in this way, who owns the tensors, and the
  * message of a failure. The kernel is tests/unit/kernels/plain.c, over the shim.
  */
 #include "loader_fixture.h"
 #include "loader/runner/create.h"
-#include "loader/runner/internal.h"
+#include "loader/runner/runner_internal.h"
 
 TestSuite(runner_plain, .init = fixture_setup, .fini = fixture_teardown);
 

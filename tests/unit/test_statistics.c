@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "cache/entries.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/stats/statistics.h"
 #include "cache/store/lock.h"
 

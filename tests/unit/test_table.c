@@ -1,5 +1,5 @@
 /* Unit tests of eager/holder/table.c: inserted entries are found, among many, and nothing else. */
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 
 #include "base/names.h"
 #include "cache/config/config.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "own_directory.h"
 
 #define VECTORS "tests/golden/signatures/vectors.json"

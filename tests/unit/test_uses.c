@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "emulator.h"
-#include "eager/holder/hot.h"
+#include "eager/holder/holder_hot.h"
 
 #define THREADS 4
 #define USES 250000

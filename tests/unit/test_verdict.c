@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include "base/clock.h"
 #include "cache/entries.h"
-#include "eager/holder/internal.h"
+#include "eager/holder/holder_internal.h"
 
 TestSuite(verdict, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

@@ -7,7 +7,7 @@
 #include <sqlite3.h>
 
 #include "base/names.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/pins/pins.h"
 #include "cache/verify/verify.h"
 #include "index/entries/integrity.h"

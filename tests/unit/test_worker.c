@@ -5,8 +5,8 @@
  */
 #include "compiler_macros.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/internal.h"
-#include "eager/internal.h"
+#include "eager/hook/hook_internal.h"
+#include "eager/eager_internal.h"
 #include "loader/tensor.h"
 #include "emulator.h"
 #include "eager_fixture.h"

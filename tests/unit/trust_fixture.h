@@ -6,13 +6,13 @@
 
 #include <sys/mman.h>
 
-#include "cache/config/internal.h"
+#include "cache/config/config_internal.h"
 #include "cache/gc/collect.h"
-#include "cache/internal.h"
+#include "cache/cache_internal.h"
 #include "cache/remote/remote.h"
 #include "cache/stats/statistics.h"
 #include "cache/transfer/transfer.h"
-#include "cache/trust/internal.h"
+#include "cache/trust/trust_internal.h"
 #include "cache_fixture.h"
 
 static char other_path[4200], keys_path[4200];

@@ -3,8 +3,8 @@
  * own.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/inspect/internal.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

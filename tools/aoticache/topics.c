@@ -2,7 +2,7 @@
  * tools/aoticache/topics: `aoticache help TOPIC`: related commands and settings, for users who know what they want to do but
  * not the names. Every line has at most 79 characters.
  */
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * shim/indexing/combine: combines several values at one position: sum, prod, mean, amax, amin.
  */
-#include "runtime/shim/indexing/internal.h"
+#include "runtime/shim/indexing/indexing_internal.h"
 
 #include <complex.h>
 #include <math.h>

@@ -6,7 +6,7 @@
  * Their dimensions replace the indexed dimensions: at the position of the first if these are neighbours, otherwise in
  * front.
  */
-#include "runtime/shim/indexing/internal.h"
+#include "runtime/shim/indexing/indexing_internal.h"
 
 #include "runtime/shim/operators.h"
 

@@ -4,7 +4,7 @@
  * Source: aten/src/ATen/native/ReduceOps.cpp and cpu/ReduceOpsKernel.cpp. As there, sums and products of float
  * accumulate in double.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 

@@ -4,7 +4,7 @@
  *
  * Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp and cpu/ScatterGatherKernel.cpp. `out` may be `self`.
  */
-#include "runtime/shim/indexing/internal.h"
+#include "runtime/shim/indexing/indexing_internal.h"
 
 #include "runtime/shim/operators.h"
 

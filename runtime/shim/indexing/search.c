@@ -3,7 +3,7 @@
  *
  * Source: aten/src/ATen/native/Bucketization.cpp.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 

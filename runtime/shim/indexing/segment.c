@@ -2,7 +2,7 @@
  * shim/indexing/segment: segment_reduce: reduces each run of elements along one dimension to one element. Source:
  * aten/src/ATen/native/SegmentReduce.cpp.
  */
-#include "runtime/shim/indexing/internal.h"
+#include "runtime/shim/indexing/indexing_internal.h"
 
 #include "runtime/shim/operators.h"
 

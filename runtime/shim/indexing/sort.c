@@ -7,7 +7,7 @@
  * stable, which PyTorch promises only for some functions. If PyTorch does not specify which of several equal elements
  * is returned, results may have another index.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/indexing/keys.h"
 #include "runtime/shim/indexing/named.h"

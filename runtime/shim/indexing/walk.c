@@ -5,9 +5,9 @@
  * Only a dimension whose coordinates never share a position is divided among threads. So each position gets its values
  * in the order of the index, and results do not depend on the number of threads.
  */
-#include "runtime/shim/indexing/internal.h"
+#include "runtime/shim/indexing/indexing_internal.h"
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/operators.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
  */
 #include "runtime/shim/math/named.h"
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/tensors/elements.h"
 #include "runtime/shim/torch_abi.h"
 

@@ -6,7 +6,7 @@
  * multiplied by the returned factor. The exponentials come from vector_math.c. On x86-64 the functions are also
  * compiled for AVX2 and AVX-512.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/math/wide_vectors.h"
 
 #include <math.h>

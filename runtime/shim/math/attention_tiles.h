@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_ATTENTION_TILES_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_ATTENTION_TILES_H
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 /*
  * Rows, columns and depth are multiples of SHIM_TILE_SIZE elements; packed blocks have SHIM_TILE_BLOCK_BYTES.

@@ -8,7 +8,7 @@
  *
  * Source: at::convolution (aten/src/ATen/native/Convolution.cpp).
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

@@ -4,7 +4,7 @@
  * of rows of the input, each times one element of the kernel; and if the channels are contiguous, all channels of one
  * position are summed together.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/tensors/convert.h"
 

@@ -9,7 +9,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_DISTANCE_ROWS_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_DISTANCE_ROWS_H
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 /*
  * Computes totals[k], the distance between `row` and row k of the panel, which has `columns` rows of `width` elements.

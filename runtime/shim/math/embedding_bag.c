@@ -5,7 +5,7 @@
  * gradient, which is not implemented: the bag of each index, the number of indices in each bag, the index of each
  * largest element.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "base/names.h"
 #include "runtime/shim/operators.h"

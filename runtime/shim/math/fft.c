@@ -7,7 +7,7 @@
  * falling stride of the input, then come the transformed ones. Everything is computed in double. pocketfft transforms
  * the rows.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

@@ -8,7 +8,7 @@
  * Source: mkldnn::_convolution_pointwise, mkldnn::_linear_pointwise and related functions
  * (aten/src/ATen/native/mkldnn/Conv.cpp). Computed in float32, also for bfloat16 and float16.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"

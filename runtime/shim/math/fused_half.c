@@ -4,7 +4,7 @@
  *
  * A weight that never changes is converted once and the copy is kept, so it takes three times its memory.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

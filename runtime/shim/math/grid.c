@@ -5,7 +5,7 @@
  * A point is computed from the same elements in all channels. They are found once, for some points at a time; then each
  * channel is read. Points are divided among the threads.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

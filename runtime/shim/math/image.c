@@ -1,7 +1,7 @@
 /*
  * shim/math/image: how convolution and pooling interpret a tensor, and the numbers that describe a window.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #define IMAGE_MAX_SIZE INT32_MAX
 

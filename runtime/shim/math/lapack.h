@@ -9,7 +9,7 @@
 #define AOTICACHE_RUNTIME_SHIM_MATH_LAPACK_H
 
 #include "runtime/named_operators.h"
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/tensors/elements.h"
 
 /*

@@ -6,7 +6,7 @@
  * their state. Bfloat16 is computed in float, and the state is not rounded between steps. The last result, which only a
  * gradient reads, is empty.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

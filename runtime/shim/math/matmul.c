@@ -5,7 +5,7 @@
  * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp, Blas.cpp). The target must have the right
  * sizes; it is never resized, since generated code allocates what it needs.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 

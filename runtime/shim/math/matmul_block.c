@@ -2,7 +2,7 @@
  * shim/math/matmul_block: multiplies matrices block by block. Each block of the result is summed in a tile in the
  * class's precision over the whole inner dimension and written once, so that float16 and bfloat16 are rounded once.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include <string.h>
 

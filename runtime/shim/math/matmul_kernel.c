@@ -4,7 +4,7 @@
  * The real ones are written with the compiler's vector types; on x86-64 they are also compiled for AVX2, which is used
  * if the processor has it.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include <complex.h>
 #include <string.h>

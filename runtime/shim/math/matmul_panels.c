@@ -10,7 +10,7 @@
  * With AVX-512 other matrices are put into panels too, one panel after the other, if they fit into the second-level
  * cache. That is as fast as oneDNN, which generates code for 25 milliseconds at the first such multiplication.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

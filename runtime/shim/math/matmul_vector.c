@@ -5,7 +5,7 @@
  *
  * For float and double matrices that are contiguous in one dimension. The innermost loops are those of attention.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_POOLING_ROWS_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_POOLING_ROWS_H
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 /* Windows that follow each other: the column in which the first one begins, and the distance from each to the next. */
 struct pooling_windows {

@@ -8,7 +8,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_MATH_QUANTIZED_H
 #define AOTICACHE_RUNTIME_SHIM_MATH_QUANTIZED_H
 
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 /*
  * Multiplies each row of a with each row of b: sums[row * sums_stride + column]. Rows of a and b are contiguous,

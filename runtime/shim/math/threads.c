@@ -2,7 +2,7 @@
  * shim/math/threads: finds the process's OpenMP runtime and gives it work. Its functions are found by name: the shim
  * can be loaded without a runtime.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "base/process/fork_guard.h"
 #include "base/process/openmp_fork.h"

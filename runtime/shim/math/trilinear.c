@@ -4,7 +4,7 @@
  *
  * Source: at::_trilinear (aten/src/ATen/native/Linear.cpp).
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

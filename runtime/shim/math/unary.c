@@ -7,7 +7,7 @@
  * 7.1.26), as in PyTorch's vector code; SLEEF's is within a unit in the last place, a precision that GELU does not
  * preserve, and takes nearly five times as long.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/math/wide_vectors.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  * Source: M. Matsumoto and T. Nishimura's recurrence; c10 and ATen's MT19937RNGEngine.h, CPUGeneratorImpl.cpp and
  * DistributionsHelper.h for the numbers that are drawn and how.
  */
-#include "runtime/shim/random/internal.h"
+#include "runtime/shim/random/random_internal.h"
 
 #include "runtime/shim/operators.h"
 

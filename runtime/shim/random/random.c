@@ -6,7 +6,7 @@
  * normal. If PyTorch has Intel's MKL, it draws bernoulli and exponential numbers from it; the numbers here are those of
  * a PyTorch without MKL. A generator object cannot exist without PyTorch, so only NULL is accepted.
  */
-#include "runtime/shim/random/internal.h"
+#include "runtime/shim/random/random_internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

@@ -12,7 +12,7 @@
 #include "aoticache/admin.h"
 #include "aoticache/runner.h"
 #include "base/cleanup.h"
-#include "eager/model/internal.h"
+#include "eager/model/model_internal.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "aoticache/runner.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

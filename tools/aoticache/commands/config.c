@@ -3,7 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "cache/config/config.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <string.h>
 

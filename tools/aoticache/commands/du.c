@@ -5,7 +5,7 @@
 #include "base/listing.h"
 #include "cache/stats/usage.h"
 #include "tools/cli/cli.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

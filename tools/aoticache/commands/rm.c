@@ -3,7 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

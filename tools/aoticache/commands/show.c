@@ -6,7 +6,7 @@
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "aoticache/runner.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <inttypes.h>
 #include <signal.h>

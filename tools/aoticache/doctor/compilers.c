@@ -3,7 +3,7 @@
  * provides aoti_torch_* functions to compiled kernels.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

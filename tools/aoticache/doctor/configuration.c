@@ -3,7 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>

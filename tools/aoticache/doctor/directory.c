@@ -6,7 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -5,9 +5,9 @@
  */
 #include "base/cleanup.h"
 #include "loader/cuda/cuda.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * tools/aoticache/doctor/finding: prints the finding of a check, as text or as JSON.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * tools/aoticache/doctor/keys: checks the keys that this user trusts, and whether signatures can be made and checked.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 
 #define OK AOTICACHE_VERDICT_OK
 #define WARN AOTICACHE_VERDICT_WARN

@@ -3,7 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/doctor/doctor_internal.h"
 #include "tools/aoticache/entries/entries.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * descriptors, writes one letter before each step, so that its parent knows in which step it died, and then the results as
  * JSON. It exits without running the library's exit handlers, which could hang after everything has succeeded.
  */
-#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/inspect/internal.h"
-#include "tools/aoticache/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
+#include "tools/aoticache/aoticache_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "loader/cuda/images.h"
 #include "loader/elf/traits.h"
-#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * each model's library, which is unpacked into memory: nothing is left on disk.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * kind (a library can have written a part of them) are treated as absent.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/inspect/inspect_internal.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/key/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/key/key_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

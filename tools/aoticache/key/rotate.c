@@ -7,7 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/key/internal.h"
+#include "tools/aoticache/key/key_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /*
  * aoticache key: the location of the user's keys, and the form in which a public key is printed.
  */
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/key/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/key/key_internal.h"
 
 const char *aoticache_key_command_directory(const aoticache_key_command *command)
 {

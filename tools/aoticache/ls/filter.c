@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/ls/internal.h"
+#include "tools/aoticache/ls/ls_internal.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/ls/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/ls/ls_internal.h"
 
 #include <fnmatch.h>
 #include <inttypes.h>

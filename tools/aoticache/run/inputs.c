@@ -2,7 +2,7 @@
  * tools/aoticache/run/inputs: the input tensors of a model, from the command line.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/run/internal.h"
+#include "tools/aoticache/run/run_internal.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
  * stored next to the library, one fact per line: "node 3 of the graph: aten.relu.default(%2)".
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/run/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/run/run_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/run/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/run/run_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
-#include "tools/aoticache/run/internal.h"
+#include "tools/aoticache/run/run_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

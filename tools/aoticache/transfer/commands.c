@@ -2,8 +2,8 @@
  * aoticache export, import, merge and copy: transfer kernels to and from an archive, or from one directory to another.
  */
 #include "base/cleanup.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/transfer/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/transfer/transfer_internal.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /*
  * aoticache push and pull: send kernels to the configured remotes, and fetch them.
  */
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/transfer/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/transfer/transfer_internal.h"
 
 #include <stdlib.h>
 

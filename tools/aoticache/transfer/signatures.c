@@ -6,7 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/transfer/internal.h"
+#include "tools/aoticache/transfer/transfer_internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * tools/aoticache/transfer/transfer: shared by export, import, merge and copy: reading the options, the progress, the final
  * report, and stopping cleanly at Ctrl-C.
  */
-#include "tools/aoticache/transfer/internal.h"
+#include "tools/aoticache/transfer/transfer_internal.h"
 
 #include <ftw.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
-#include "tools/aoticache/warm/internal.h"
+#include "tools/aoticache/warm/warm_internal.h"
 
 #include <string.h>
 

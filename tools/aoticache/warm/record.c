@@ -8,8 +8,8 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/warm/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/warm/warm_internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

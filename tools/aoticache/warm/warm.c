@@ -5,8 +5,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/warm/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/warm/warm_internal.h"
 
 #include <inttypes.h>
 #include <sched.h>

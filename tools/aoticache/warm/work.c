@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/threads.h"
-#include "tools/aoticache/warm/internal.h"
+#include "tools/aoticache/warm/warm_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

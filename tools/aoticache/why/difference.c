@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/why/internal.h"
+#include "tools/aoticache/why/why_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/why/internal.h"
+#include "tools/aoticache/why/why_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

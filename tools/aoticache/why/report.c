@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/why/internal.h"
+#include "tools/aoticache/why/why_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
-#include "tools/aoticache/internal.h"
-#include "tools/aoticache/why/internal.h"
+#include "tools/aoticache/aoticache_internal.h"
+#include "tools/aoticache/why/why_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
