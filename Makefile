@@ -238,7 +238,7 @@ $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter 
 # otherwise the library would need libgcc_s, in every process.
 $(call objects,$(filter-out eager/torch/bridge_open.c,$(wildcard eager/torch/*.c))): OWN_CFLAGS += -fexceptions
 
-$(call objects,runtime/shim/math/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
+$(call objects,runtime/shim/products/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 

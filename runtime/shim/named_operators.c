@@ -4,7 +4,7 @@
  */
 #include "runtime/named_operators.h"
 
-#include "runtime/shim/math/lapack.h"
+#include "runtime/shim/linear_algebra/lapack.h"
 #include "runtime/shim/math/named.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/indexing/named.h"

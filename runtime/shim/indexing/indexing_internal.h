@@ -4,8 +4,8 @@
  *
  * Private to runtime/shim/indexing/.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_ORDER_INTERNAL_H
-#define AOTICACHE_RUNTIME_SHIM_ORDER_INTERNAL_H
+#ifndef AOTICACHE_RUNTIME_SHIM_INDEXING_INTERNAL_H
+#define AOTICACHE_RUNTIME_SHIM_INDEXING_INTERNAL_H
 
 #include "runtime/shim/tensors/elements.h"
 

@@ -4,8 +4,8 @@
  *
  * Private to runtime/shim/indexing/.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_ORDER_KEYS_H
-#define AOTICACHE_RUNTIME_SHIM_ORDER_KEYS_H
+#ifndef AOTICACHE_RUNTIME_SHIM_INDEXING_KEYS_H
+#define AOTICACHE_RUNTIME_SHIM_INDEXING_KEYS_H
 
 #include "runtime/shim/tensors/convert.h"
 

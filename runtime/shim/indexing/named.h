@@ -2,8 +2,8 @@
  * shim/indexing/named: operators of this directory that are called by name (runtime/named_operators.h). Private to
  * runtime/shim/.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_ORDER_NAMED_H
-#define AOTICACHE_RUNTIME_SHIM_ORDER_NAMED_H
+#ifndef AOTICACHE_RUNTIME_SHIM_INDEXING_NAMED_H
+#define AOTICACHE_RUNTIME_SHIM_INDEXING_NAMED_H
 
 #include "runtime/named_operators.h"
 
