@@ -161,8 +161,8 @@ static aoticache_statistics make_statistics(const aoticache_statistics_options *
     return statistics;
 }
 
-aoticache_status aoticache_cache_statistics(aoticache_cache *cache, const aoticache_statistics_options *options,
-                                            aoticache_statistics *ret_statistics, aoticache_error *ret_error)
+aoticache_status aoticache_cache_get_statistics(aoticache_cache *cache, const aoticache_statistics_options *options,
+                                                aoticache_statistics *ret_statistics, aoticache_error *ret_error)
 {
     gathered all = {.distributions = NULL};
     aoticache_statistics_options chosen;

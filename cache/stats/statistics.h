@@ -166,10 +166,10 @@ typedef struct aoticache_statistics_options {
  * the one before it.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache,
-                                                          const aoticache_statistics_options *options,
-                                                          aoticache_statistics *ret_statistics,
-                                                          aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_cache_get_statistics(aoticache_cache *cache,
+                                                              const aoticache_statistics_options *options,
+                                                              aoticache_statistics *ret_statistics,
+                                                              aoticache_error *ret_error);
 
 /*
  * Makes SINCE_ZERO count from this moment on. The totals and the history are unchanged. Durable. Returns: OK, INVALID,

@@ -338,7 +338,7 @@ static void read_once(const struct state *state)
 {
     aoticache_statistics statistics;
     aoticache_error error = {.message = ""};
-    if (aoticache_cache_statistics(state->cache, NULL, &statistics, &error) != AOTICACHE_OK)
+    if (aoticache_cache_get_statistics(state->cache, NULL, &statistics, &error) != AOTICACHE_OK)
         fail("statistics", error.message);
     if (statistics.entries != state->left)
         fail("statistics", "another number of entries than there are");

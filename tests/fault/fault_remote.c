@@ -380,7 +380,7 @@ static bool is_right(int key, int fd)
 static uint64_t refusals(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    if (aoticache_cache_statistics(cache, NULL, &statistics, NULL) != AOTICACHE_OK)
+    if (aoticache_cache_get_statistics(cache, NULL, &statistics, NULL) != AOTICACHE_OK)
         return 0;
     return statistics.counters.remote_refused + statistics.counters.remote_errors;
 }

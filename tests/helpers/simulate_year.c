@@ -132,7 +132,7 @@ static uint64_t store_bytes(simulation *sim)
 {
     aoticache_statistics statistics;
     aoticache_error error;
-    if (aoticache_cache_statistics(sim->cache, NULL, &statistics, &error) != AOTICACHE_OK) {
+    if (aoticache_cache_get_statistics(sim->cache, NULL, &statistics, &error) != AOTICACHE_OK) {
         fail(sim, "statistics", error.message);
         return 0;
     }

@@ -156,7 +156,7 @@ static void look(void)
     aoticache_error error;
     aoticache_statistics statistics;
     uint64_t bytes = 0;
-    if (aoticache_cache_statistics(cache, NULL, &statistics, &error) != AOTICACHE_OK ||
+    if (aoticache_cache_get_statistics(cache, NULL, &statistics, &error) != AOTICACHE_OK ||
         aoticache_cache_list(cache, NULL, NULL, count_entry, &bytes, &error) != AOTICACHE_OK ||
         aoticache_cache_flush(cache, &error) != AOTICACHE_OK)
         complain("statistics, list, flush", &error);

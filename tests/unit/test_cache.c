@@ -81,7 +81,7 @@ static aoticache_status get(aoticache_cache *cache, int64_t number, struct hook 
 static aoticache_counters counters(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics.counters;
 }
 

@@ -328,7 +328,7 @@ static uint64_t hits_of_a_day(aoticache_cache *cache)
     cr_assert_eq(
         aoticache_cache_list_history(cache, options.since_ns, AOTICACHE_SLOT_HOUR_SECONDS, add_hits, &hits, NULL),
         AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_statistics(cache, &options, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, &options, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.counters.hits, hits);
     cr_assert_eq(statistics.latencies.lookup.count, hits);
     return hits;
@@ -347,7 +347,7 @@ Test(clock, history_of_the_future_is_not_of_today)
     fixture_ahead = 0;
     use(cache, 1);
     cr_assert_leq(hits_of_a_day(cache), 2, "two of its own; what was rolled up lies further back");
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.counters.hits, 4, "the counters have them all");
     aoticache_cache_close(cache);
 }

@@ -34,7 +34,7 @@ static aoticache_cache *open_with(uint64_t max_bytes, uint64_t max_entries)
 static aoticache_statistics read_statistics(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics;
 }
 

@@ -82,7 +82,7 @@ static bool finds(aoticache_cache *cache, const char *wanted, const char *text)
 static aoticache_counters counters(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics.counters;
 }
 

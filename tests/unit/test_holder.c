@@ -67,7 +67,7 @@ static uint64_t hits_in_the_index(void)
 {
     aoticache_statistics statistics;
     cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, &error), AOTICACHE_OK, "%s", error.message);
     return statistics.counters.hits_loaded;
 }
 

@@ -340,12 +340,12 @@ Test(holder_miss, flush_hands_use_to_the_cache)
     for (int i = 0; i < 6; i++)
         cr_expect(scales(x, 2, 0));
     aoticache_statistics before, after;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &before, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &before, &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &after, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &after, &error), AOTICACHE_OK);
     cr_expect_eq(hits_loaded(&after) - hits_loaded(&before), 5);
     cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &after, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &after, &error), AOTICACHE_OK);
     cr_expect_eq(hits_loaded(&after) - hits_loaded(&before), 5, "not twice");
     end_all();
 }
@@ -354,7 +354,7 @@ static aoticache_counters flushed_counters(void)
 {
     aoticache_statistics statistics;
     cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, &error), AOTICACHE_OK, "%s", error.message);
     return statistics.counters;
 }
 

@@ -63,7 +63,7 @@ static const char *object_of(aoticache_cache *cache, int64_t number)
 static aoticache_statistics statistics_of(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics;
 }
 

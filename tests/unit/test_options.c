@@ -210,8 +210,8 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                           \
     X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                               \
       aoticache_cache_pull(NULL, NULL, given, NULL, &error))                                                           \
-    X(aoticache_cache_statistics, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                     \
-      aoticache_cache_statistics(NULL, given, NULL, &error))                                                           \
+    X(aoticache_cache_get_statistics, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                 \
+      aoticache_cache_get_statistics(NULL, given, NULL, &error))                                                       \
     X(aoticache_cache_list_latency, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                   \
       aoticache_cache_list_latency(NULL, 0, given, NULL, NULL, &error))                                                \
     X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                    \

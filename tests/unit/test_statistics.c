@@ -25,7 +25,8 @@ static aoticache_statistics read_since(aoticache_cache *cache, aoticache_statist
     aoticache_statistics_options options = AOTICACHE_STATISTICS_OPTIONS_INIT;
     options.since = since;
     options.since_ns = since_ns;
-    cr_assert_eq(aoticache_cache_statistics(cache, &options, &statistics, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, &options, &statistics, &error), AOTICACHE_OK, "%s",
+                 error.message);
     return statistics;
 }
 
@@ -652,8 +653,8 @@ Test(statistics, bad_arguments_are_refused)
     aoticache_cache *cache = fixture_open();
     aoticache_statistics statistics;
     aoticache_statistics_options options = {.size = 2};
-    cr_assert_eq(aoticache_cache_statistics(NULL, NULL, &statistics, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_statistics(cache, &options, &statistics, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_get_statistics(NULL, NULL, &statistics, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, &options, &statistics, NULL), AOTICACHE_INVALID);
     options = (aoticache_statistics_options)AOTICACHE_STATISTICS_OPTIONS_INIT;
     options.since = AOTICACHE_STATISTICS_SINCE_TIME;
     cr_assert_eq(aoticache_cache_list_groups(cache, AOTICACHE_GROUP_DEVICE, &options, find_group, NULL, NULL),

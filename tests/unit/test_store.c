@@ -62,7 +62,7 @@ Test(store, put_twice_keeps_one_object)
     cr_assert_eq(stat(fixture_object_of("same bytes"), &after), 0);
     cr_assert_eq(before.st_ino, after.st_ino);
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.objects, 3); /* one library, two manifests */
     cr_assert_eq(statistics.entries, 2);
     aoticache_cache_close(cache);
@@ -162,7 +162,7 @@ Test(store, damaged_object_is_set_aside_and_missed)
     cr_assert_not_null(strstr(fixture_last_warning, "quarantine"));
     cr_assert(fixture_finds(cache, 2, "library two"));
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.counters.damaged, 1);
     cr_assert_eq(statistics.counters.misses_damaged, 1);
     cr_assert_eq(statistics.entries, 1);
@@ -211,7 +211,7 @@ Test(store, missing_object_is_missed_and_its_entry_removed)
     cr_assert_eq(unlink(fixture_object_of("library one")), 0);
     cr_assert_not(fixture_finds(cache, 1, "library one"));
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.entries, 0);
     aoticache_cache_close(cache);
 }

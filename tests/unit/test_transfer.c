@@ -712,7 +712,7 @@ Test(transfer, import_keeps_the_budget)
     cr_assert_eq(report.entries, COUNT);
     cr_assert_eq(report.refused, 0);
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(other, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(other, NULL, &statistics, NULL), AOTICACHE_OK);
     cr_assert_leq(statistics.entries, MOST);
     cr_assert_gt(statistics.entries, MOST / 2);
     cr_assert_not(fixture_finds(other, COUNT + 1, "was there"));

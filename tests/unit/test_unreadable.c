@@ -95,7 +95,7 @@ static const char *shut_directory_of(const char *text)
 static uint64_t entries_of(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics.entries;
 }
 

@@ -98,7 +98,7 @@ static inline aoticache_transfer_report import_with(aoticache_cache *cache, int 
 static inline uint64_t refused_count(aoticache_cache *cache)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_cache_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_get_statistics(cache, NULL, &statistics, NULL), AOTICACHE_OK);
     return statistics.counters.refused_untrusted;
 }
 

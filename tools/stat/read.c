@@ -165,7 +165,7 @@ int stat_read(stat_view *view)
     aoticache_error error = {.message = ""};
     if (view->cache == NULL)
         return AOTICACHE_CLI_EXIT_OK;
-    aoticache_status status = aoticache_cache_statistics(view->cache, &request->since, &view->statistics, &error);
+    aoticache_status status = aoticache_cache_get_statistics(view->cache, &request->since, &view->statistics, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(view->cli, status, &error);
     read_disk(view->directory, &view->disk);

@@ -65,7 +65,7 @@ class Cache:
     def statistics(self) -> _library.Statistics:
         # Larger than needed: a newer library may append more numbers.
         room = ctypes.create_string_buffer(sizeof(_library.Statistics) + 4096)
-        self.library.call("aoticache_cache_statistics", self.handle, None, room)
+        self.library.call("aoticache_cache_get_statistics", self.handle, None, room)
         return _library.Statistics.from_buffer_copy(room)
 
     def flush(self) -> None:

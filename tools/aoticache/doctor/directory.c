@@ -258,7 +258,7 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
     options.logger = aoticache_cli_logger(doctor->cli);
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_statistics(cache, NULL, &statistics, &error);
+        status = aoticache_cache_get_statistics(cache, NULL, &statistics, &error);
     if (status == AOTICACHE_OK) {
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
         aoticache_doctor_report(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
