@@ -5,6 +5,7 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/text/stream.h"
 #include "eager/call.h"
 #include "eager/holder/holder_internal.h"
@@ -28,27 +29,44 @@ static aoticache_status create_default_hook(aoticache_hook **ret_hook, aoticache
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_context_open(const char *directory, aoticache_context **ret_context,
-                                        aoticache_error *ret_error)
+aoticache_status aoticache_context_open(const char *directory, const aoticache_context_options *options,
+                                        aoticache_context **ret_context, aoticache_error *ret_error)
 {
-    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
-    aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_context_options all;
     if (ret_context == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, ret_context);
-    cache_options.directory = directory;
-    aoticache_status status = aoticache_cache_open(&cache_options, &options.cache, ret_error);
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT, options, &all, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (all.cache != NULL && directory != NULL)
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "aoticache_context_open: directory %s: options->cache is open already; give only one of them", directory);
+    aoticache_cache *opened = NULL;
+    aoticache_hook *created = NULL;
     aoticache_context *context = NULL;
-    status = create_default_hook(&options.hook, ret_error);
+    if (all.cache == NULL) {
+        aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
+        cache_options.directory = directory;
+        cache_options.logger = all.logger;
+        status = aoticache_cache_open(&cache_options, &opened, ret_error);
+        all.cache = opened;
+    }
+    const bool has_default_hook = all.hook == NULL;
+    if (status == AOTICACHE_OK && has_default_hook) {
+        status = create_default_hook(&created, ret_error);
+        all.hook = created;
+    }
     if (status == AOTICACHE_OK)
-        status = aoticache_context_create(&options, &context, ret_error);
+        status = aoticache_context_create(&all, &context, ret_error);
     if (status != AOTICACHE_OK) {
-        aoticache_hook_free(options.hook);
-        aoticache_cache_close(options.cache);
+        aoticache_hook_free(created);
+        aoticache_cache_close(opened);
         return status;
     }
     context->owns_cache_and_hook = true;
+    context->has_default_hook = has_default_hook;
     *ret_context = context;
     return AOTICACHE_OK;
 }

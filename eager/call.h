@@ -19,18 +19,21 @@ extern "C" {
 #endif
 
 /*
- * Creates a context with its own cache and hook, and defaults for everything else. Misses are compiled by PyTorch
- * (aoticache_hook_create_worker()) if a Python has it, otherwise from the kernels written in C (aoticache_hook_create_c()). If
- * there is no C compiler either, nothing is compiled, and calls use what is in the cache, whichever framework compiled it. A
- * call waits for its compile.
+ * Creates a context that owns its cache and its hook.
  *
  * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, otherwise the configuration, otherwise ~/.cache/aoticache).
+ * options: NULL: defaults; a call waits for its compile. options->cache and options->hook:
+ *     cache   NULL: one is opened in `directory`. Otherwise this one is used, and directory must be NULL.
+ *     hook    NULL: misses are compiled by PyTorch (aoticache_hook_create_worker()) if a Python has it, otherwise from the kernels
+ *             written in C (aoticache_hook_create_c()). If there is no C compiler either, nothing is compiled, and calls use what
+ *             is in the cache, whichever framework compiled it. (options->miss = AOTICACHE_MISS_NEVER compiles nothing.)
+ *     On OK the context owns both. After an error the caller still owns those that it gave.
  * ret_context: the caller frees it with aoticache_context_free(), which also closes the cache and ends the hook.
- * Returns: OK; any error of aoticache_cache_open(); any error of creating a hook except NOT_FOUND and UNSUPPORTED (then the next
- * hook is tried, or none is used).
+ * Returns: OK; INVALID; any error of aoticache_cache_open(); any error of creating a hook except NOT_FOUND and UNSUPPORTED (then
+ * the next hook is tried, or none is used).
  */
-AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aoticache_context **ret_context,
-                                                      aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, const aoticache_context_options *options,
+                                                      aoticache_context **ret_context, aoticache_error *ret_error);
 
 /*
  * Calls the operator `op` ("aten::add.Tensor") with exactly these tensors as its positional arguments. A missing

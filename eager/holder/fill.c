@@ -163,7 +163,7 @@ static aoticache_status make_request_like(const aoticache_holder *holder, aotica
     aoticache_status status = aoticache_request_create(holder->op, holder->device, ret_like, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_holder_set_environment(holder, hook, *ret_like, ret_error);
-    if (status == AOTICACHE_UNSUPPORTED && context->owns_cache_and_hook && hook != NULL) {
+    if (status == AOTICACHE_UNSUPPORTED && context->has_default_hook && hook != NULL) {
         hook = NULL;
         status = aoticache_holder_set_environment(holder, hook, *ret_like, ret_error);
     }

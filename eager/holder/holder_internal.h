@@ -367,6 +367,7 @@ struct aoticache_context {
     int owner; /* the process: threads and jobs of a parent do not exist in a child */
     /* For aoticache_context_open() and aoticache_call(). */
     bool owns_cache_and_hook;
+    bool has_default_hook; /* the caller of aoticache_context_open() gave none */
     pthread_mutex_t named_lock;
     aoticache_named_operator *named_operators; /* under named_lock; freed with the context */
 };

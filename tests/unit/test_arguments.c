@@ -65,7 +65,7 @@ Test(arguments, functions_of_eager_name_theirs)
     EXPECT("context", aoticache_holder_create, NULL, &options, &holder);
     EXPECT("ret_holder", aoticache_holder_create, SOME(aoticache_context *), &options, NULL);
     EXPECT("options.cache", aoticache_context_create, NULL, SOME(aoticache_context **));
-    EXPECT("ret_context", aoticache_context_open, NULL, NULL);
+    EXPECT("ret_context", aoticache_context_open, NULL, NULL, NULL);
     EXPECT("context", aoticache_context_wait, NULL, 0);
     EXPECT("context", aoticache_context_flush, NULL);
     EXPECT("context", aoticache_call, NULL, "aten::abs", &view, 1, &view, 1);

@@ -15,7 +15,8 @@ static void begin(void)
     fixture_begin();
     setenv("AOTICACHE_PYTHON", in_directory("python"), 1); /* so that the C hook compiles */
     error.message[0] = '\0';
-    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), NULL, &context, &error), AOTICACHE_OK, "%s",
+                 error.message);
 }
 
 static void end(void)
@@ -69,7 +70,8 @@ Test(call, another_context_finds_what_the_first_compiled)
                  error.message);
     aoticache_tensor_free(output.handle);
     aoticache_context_free(context);
-    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), NULL, &context, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
                  error.message);
     aoticache_tensor_free(output.handle);
@@ -119,7 +121,7 @@ Test(call, misuse_is_refused_and_changes_nothing)
     expect_refusal(AOTICACHE_UNSUPPORTED, "mine::nothing", &input, 1, 1, "mine::nothing");
     cr_expect_eq(aoticache_call(NULL, "aten::abs", &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_call(context, NULL, &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_context_open(in_directory("cache"), NULL, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_open(in_directory("cache"), NULL, NULL, &error), AOTICACHE_INVALID);
 }
 
 /* A holder accepts what aoticache_call() accepts: the caller's memory, with strides or without. */
@@ -170,7 +172,8 @@ Test(call, host_that_compiles_nothing_finds_what_is_there)
     aoticache_tensor_free(output.handle);
     aoticache_context_free(context);
     setenv("AOTICACHE_CC", in_directory("no-compiler"), 1);
-    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), NULL, &context, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_null(context->hook);
     for (int round = 0; round < 2; round++) {
         cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
@@ -239,7 +242,8 @@ Test(call, host_whose_hook_does_not_serve_an_operator_finds_what_is_there)
     cr_expect_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_UNSUPPORTED);
     store_as_of_worker(AOTICACHE_WORKER_REVISION);
     aoticache_context_free(context);
-    cr_assert_eq(aoticache_context_open(in_directory("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("cache"), NULL, &context, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_expect_eq(((const float *)output.data)[4], 5.0F);
@@ -271,4 +275,48 @@ Test(call, threads_share_one_kernel)
         cr_expect_null(failed);
     }
     cr_expect_eq(counts_of_only_operator().compiles, 1);
+}
+
+/* ---- options of aoticache_context_open() ---- */
+
+Test(call, a_context_owns_the_hook_and_the_cache_that_it_is_given)
+{
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_context *made = NULL;
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    cr_assert_eq(aoticache_hook_create_c(NULL, &options.hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(in_directory("other"), &options, &made, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect(made->owns_cache_and_hook && !made->has_default_hook);
+    cr_assert_eq(aoticache_call(made, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_tensor_free(output.handle);
+    aoticache_context_free(made); /* under the address sanitizer: nothing is left, and nothing is freed twice */
+
+    options = (aoticache_context_options)AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_cache_options says = AOTICACHE_CACHE_OPTIONS_INIT;
+    says.directory = in_directory("other");
+    options.miss = AOTICACHE_MISS_NEVER;
+    cr_assert_eq(aoticache_cache_open(&says, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_open(NULL, &options, &made, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(aoticache_call(made, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "it is in the cache");
+    aoticache_tensor_free(output.handle);
+    aoticache_context_free(made);
+}
+
+Test(call, after_an_error_the_caller_still_owns_what_it_gave)
+{
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_cache_options says = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_context *made = NULL;
+    says.directory = in_directory("other");
+    cr_assert_eq(aoticache_cache_open(&says, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_hook_create_c(NULL, &options.hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(aoticache_context_open(in_directory("cache"), &options, &made, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "only one of them"), "%s", error.message);
+    options.size = 1;
+    cr_expect_eq(aoticache_context_open(NULL, &options, &made, &error), AOTICACHE_INVALID);
+    cr_expect_null(made);
+    aoticache_hook_free(options.hook);
+    aoticache_cache_close(options.cache);
 }
