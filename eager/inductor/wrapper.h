@@ -30,7 +30,6 @@
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 
-#include "loader/loader.h"
 #include "runtime/kernel.h"
 
 #define AOTI_NOINLINE __attribute__((noinline))
