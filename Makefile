@@ -457,7 +457,7 @@ deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
 
 # Installs what is missing, then builds and runs the tests; `make check` does the same without installing. test-all and
-# check-all run everything; with TEST_PART=2/3 only the second third of the long tests in tests/python (.ci/run).
+# check-all run everything; with TEST_PART=2/4 only the second quarter of the long tests in tests/python (.ci/run).
 TEST_PART ?=
 test test-all:
 	$(Q)VENV=$(VENV) scripts/install-deps --for $(if $(findstring -all,$@),all,test)
