@@ -6,9 +6,6 @@ with its own environment, directory, arguments and files. It has compiled nothin
 usage: fork_server.py SOCKET           serves on that Unix socket until its standard input is closed
        python -S -E fork_server.py --run SOCKET ARGUMENT...   does what `python ARGUMENT...` does, as a fork
 
-A forked process starts its compile workers as forks, too: its sys.executable is $TEST_PYTHON, a program that forks for a worker
-and is Python for everything else (scripts/run-tests makes it).
-
 PyTorch reads many variables when it is imported. If one that it may read differs from the server's, --run starts Python itself.
 """
 import array
@@ -24,7 +21,7 @@ import warnings
 #: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another variable
 #: differs from the server's, --run starts Python.
 WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHON(PATH|DONTWRITEBYTECODE|WARNINGS)|PYTEST_.*|"
-                       r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|LINES|COLUMNS|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
+                       r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
 #: PyTorch's configuration has read these too: a forked process sets the options that they control.
 SETTINGS = {"TORCHINDUCTOR_VEC_ISA_OK": ("cpp.vec_isa_ok", {"1": True, "0": False}, None),
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": ("cpp_cache_precompile_headers", {"1": True, "0": False}, True),
@@ -60,8 +57,7 @@ def become(request, files):
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         setattr(sys, name, open(number, "r" if number == 0 else "w", buffering=1 if number else -1, closefd=False,
                                 errors="backslashreplace" if number == 2 else None))
-    sys.executable = os.environ.get("TEST_PYTHON", sys.executable)
-    first, *others = [one for one in request["arguments"] if one != "-u"]
+    first, *others = request["arguments"]
     options = [one for one in os.environ.get("PYTHONWARNINGS", "").split(",") if one]
     while first == "-W":
         options.append(others[0])
@@ -207,7 +203,7 @@ def run(path, arguments):
     options = arguments
     while options[0] == "-W" and options[1] in ("ignore", "error", "always"):
         options = options[2:]
-    if options[0].startswith("-") and options[0] not in ("-c", "-m", "-", "-u"):
+    if options[0].startswith("-") and options[0] not in ("-c", "-m", "-"):
         os.execv(sys.executable, start)
     for _ in range(600):  # the server is still importing
         if os.path.exists(path) or not os.path.exists(os.path.dirname(path)):
