@@ -33,12 +33,12 @@ aoticache_status aoticache_context_open(const char *directory, const aoticache_c
                                         aoticache_context **ret_context, aoticache_error *ret_error)
 {
     aoticache_context_options all;
-    if (ret_context == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, ret_context);
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT, options, &all, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (ret_context == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_context);
     if (all.cache != NULL && directory != NULL)
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID,

@@ -238,6 +238,8 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_hook_create_callback(given, NULL, &error))                                                             \
     X(aoticache_context_create, aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT,                             \
       aoticache_context_create(given, NULL, &error))                                                                   \
+    X(aoticache_context_open, aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT,                               \
+      aoticache_context_open(NULL, given, NULL, &error))                                                               \
     X(aoticache_holder_create, aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT,                                \
       aoticache_holder_create(NULL, given, NULL, &error))                                                              \
     X(aoticache_package_load, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                               \
