@@ -12,17 +12,7 @@ except ImportError:
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "quick: a case that `make test` runs, too")
-    config.addinivalue_line("markers", "long: a case that only `make long FORMS=python/long_cases` runs, or who names it")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Leaves out long cases unless an option asks for them: -m, -k, or the name of a case."""
-    if config.option.markexpr or config.option.keyword or any("::" in one for one in config.args):
-        return
-    left = [item for item in items if item.get_closest_marker("long") is None]
-    config.hook.pytest_deselected(items=[item for item in items if item not in left])
-    items[:] = left
+    config.addinivalue_line("markers", "quick: a case that `make test` runs; `make test-all` runs all")
 
 
 def name_of(nodeid):

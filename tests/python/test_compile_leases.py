@@ -238,12 +238,12 @@ def test_who_holds_is_killed():
 
 
 def test_processes_at_once_lower_each_graph_once():
-    """Three processes start with an empty cache. The compiler is slow, so that all of them ask while the first one compiles."""
+    """Four processes start with an empty cache. The compiler is slow, so that all of them ask while the first one compiles."""
     cache, directory = copy_of(FULL) if filled() else None, logging_compiler("sleep 1")
     variables = {"PATH": f"{directory}:{os.environ['PATH']}", **PLAIN}
-    names = ("embedding_training",)
+    names = ("named", "embedding_training")
     alone = run(copy_of(FULL), *names, compiler=True, **PLAIN)
-    found = [report(one) for one in [start(cache, *names, compiler=True, **variables) for _ in range(3)]]
+    found = [report(one) for one in [start(cache, *names, compiler=True, **variables) for _ in range(4)]]
     assert all(digests(one) == digests(alone) and not one["warnings"] for one in found), found
     for name in names:
         lowered = [one["programs"][name]["lowered"] for one in found]

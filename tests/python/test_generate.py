@@ -15,7 +15,7 @@ from generate_host import generate
 import generate as example  # the one in docs/examples, whose directory generate_host puts on the path
 
 PROMPTS = ([17, 4, 99], [1, 2], list(range(40, 77)))
-KINDS = ("gpt", pytest.param("llama", marks=pytest.mark.long))
+KINDS = ("gpt", "llama")
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 
@@ -87,7 +87,7 @@ def test_pytorchs_own_loader_gives_the_same(made, program, kind):
 
 def test_chances(made, program):
     """The frequencies of the first token under many seeds match the probabilities from PyTorch's logits."""
-    (step, package), turns, temperature = made("gpt"), 150, 3.0
+    (step, package), turns, temperature = made("llama"), 150, 3.0
     best = eager_logits(step, PROMPTS[0]).topk(3)
     chances = torch.softmax(best.values / temperature, dim=0).tolist()
     options = ("-n", "1", "-t", str(temperature), "-k", "3", "-s")

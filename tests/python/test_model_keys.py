@@ -2,8 +2,6 @@
 or after other exports; it differs after each single change; and a message names what changed."""
 import os
 
-import pytest
-
 from torch_scenarios import TOP, play
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -118,7 +116,6 @@ print("key", _graph.digest(texts[0]), "done")
     assert len(keys) == 1, keys
 
 
-@pytest.mark.long
 def test_real_models_have_one_key_in_every_process():
     """Exports some of docs/models.md if their packages are installed: PYTHONPATH may have transformers and
     torchvision."""

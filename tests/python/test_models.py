@@ -52,7 +52,7 @@ def built():
         return {name: (part, given, models.flat(part(*given))) for name, (part, given) in made.items()}
 
 
-@pytest.fixture(scope="module", params=["as it is", pytest.param("frozen", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["as it is", "frozen"])
 def package(request, built, tmp_path_factory):
     """Returns the package with all models, and the results of PyTorch's loader."""
     inputs = tuple(tensor for _, given, _ in built.values() for tensor in given)

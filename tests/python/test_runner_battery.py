@@ -47,8 +47,6 @@ BOTH = ("fast path", "pool only")
 # With PyTorch and without it; then with our build's libraries: in PyTorch's runner, with PyTorch, and without it.
 HOSTS = {"beside": BOTH, "alone": BOTH, "torch-own": ("",), "beside-own": BOTH, "alone-own": BOTH}
 MODELS = runner_models.make_models(torch)
-#: Models whose inputs, outputs and constants other models, or the tests of hosts and of the container, have too.
-LONG = ("appended", "complex", "zero", "scalar", "no_inputs", "no_outputs", "static")
 
 # ---- comparing ----
 
@@ -169,7 +167,7 @@ def battery(request, tmp_path_factory):
     """Returns the scenarios of the models whose cases were selected."""
     params = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = {one.params["model"] for one in params if one is not None and "model" in one.params}
-    return Battery([name for name in MODELS if name in chosen or not chosen and name not in LONG], str(tmp_path_factory.mktemp("battery")))
+    return Battery([name for name in MODELS if name in chosen] or list(MODELS), str(tmp_path_factory.mktemp("battery")))
 
 
 @pytest.mark.parametrize("kind", ["torch", *HOSTS])
@@ -177,7 +175,7 @@ def test_plays_to_the_end(battery, kind):
     assert not battery.play(kind)[1]
 
 
-@pytest.mark.parametrize("model", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in MODELS])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", HOSTS)
 def test_query_cache(battery, kind, model):
     """Checks each variant; without PyTorch, libraries with kernels of PyTorch may differ."""
@@ -203,7 +201,7 @@ def test_pytorchs_runner_accepts_most_and_refuses_some(battery, request):
     assert None not in told, f"{told.count(None)} of {len(told)} steps without an answer"
     refused = sum(one[0] == "refused" for one in told)
     assert 0 < refused < len(told) / 5, f"{refused} of {len(told)} steps refused"
-    assert sum(pokes_that_show(scenario, references) for scenario in battery.scenarios) > 12
+    assert sum(pokes_that_show(scenario, references) for scenario in battery.scenarios) > 20
 
 
 def test_pytorchs_folding_on_request(battery):

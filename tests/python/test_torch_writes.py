@@ -15,7 +15,7 @@ os.environ.setdefault("QUICK", "1")
 import torch_checks  # noqa: E402
 from torch_scenarios import play, Together  # noqa: E402
 
-SEED, COUNT = int(os.environ.get("SEED", "3")), int(os.environ.get("COUNT", "1"))
+SEED, COUNT = int(os.environ.get("SEED", "3")), int(os.environ.get("COUNT", "2"))
 
 BEGIN = """
 import warnings, torch, aoticache
