@@ -148,7 +148,8 @@ START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*
               $(patsubst %,cache/store/%.c,ancestors artifact directory entry subdirectory object recovery) \
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/runner_run runner/run_lock runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
-$(if $(filter-out $(wildcard $(START_SRC)),$(START_SRC)),$(error START_SRC names files that do not exist: $(filter-out $(wildcard $(START_SRC)),$(START_SRC))))
+ABSENT_SRC := $(filter-out $(wildcard $(START_SRC)),$(START_SRC))
+$(if $(ABSENT_SRC),$(error START_SRC names files that do not exist: $(ABSENT_SRC)))
 START_OBJ  := $(call objects,$(START_SRC))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) $(addprefix base/,array.c text/stream.c text/units.c text/name_distance.c))
 # What only `aoticache inspect` reports about a file of a library: these keep no state, so the library need not export them.
