@@ -54,12 +54,12 @@ static bool lacks_owner_bits(const struct stat *made, mode_t mode)
 int aoticache_syscall_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
     struct stat made;
-    int fd;
+    int fd, tries = 0;
     if (aoticache_syscall_hook_ask("open", path) != 0)
         return -1;
     do
         fd = openat(dirfd, path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && errno == EINTR);
+    while (fd < 0 && (errno == EINTR || (errno == ESTALE && ++tries < AOTICACHE_SYSCALL_STALE_TRIES)));
     if (fd >= 0 && (flags & O_CREAT) != 0 && fstat(fd, &made) == 0 && S_ISREG(made.st_mode) && made.st_size == 0 &&
         lacks_owner_bits(&made, mode))
         (void)fchmod(fd, (made.st_mode & 07777) | (mode & S_IRWXU));

@@ -32,6 +32,9 @@ bool aoticache_syscall_is_within_limit(uint64_t end);
 /* Asks that limit for a write(2) of `size` bytes: returns 0, or -1 with errno EFBIG. For writes that are made elsewhere. */
 int aoticache_syscall_ask_limit(int fd, uint64_t size);
 
+/* How often an open is tried that fails with ESTALE: NFS and FUSE do, if another process replaces the file at that moment. */
+#define AOTICACHE_SYSCALL_STALE_TRIES 8
+
 /*
  * Does openat() with O_CLOEXEC added. Only for opens that may create, truncate or write. If this function or mkdirat creates
  * a file, its owner gets the permissions in `mode`, whatever the umask is.

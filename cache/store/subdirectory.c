@@ -59,7 +59,7 @@ static int open_by_component(int root_fd, const char *path, int flags)
     }
 }
 
-int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags)
+static int open_below(aoticache_directory *directory, const char *path, int flags)
 {
     flags |= O_CLOEXEC;
     if ((flags & O_PATH) == 0) /* openat2 refuses unused flags */
@@ -78,6 +78,15 @@ int aoticache_directory_openat(aoticache_directory *directory, const char *path,
     }
 #endif
     return open_by_component(directory->fd, path, flags);
+}
+
+int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags)
+{
+    int fd, tries = 0;
+    do
+        fd = open_below(directory, path, flags);
+    while (fd < 0 && errno == ESTALE && ++tries < AOTICACHE_SYSCALL_STALE_TRIES);
+    return fd;
 }
 
 aoticache_status aoticache_directory_trust(const aoticache_directory *directory, const struct stat *found, mode_t type,

@@ -30,7 +30,8 @@ static bool poll(void *user)
     return aoticache_verification_poll(verification, verification->report.objects);
 }
 
-/* Uses a separate connection, so that other threads need not wait for it. verification: NULL: the check cannot be stopped. */
+/* Uses a separate connection, so that other threads need not wait for it. It may write if the cache may, to undo what a dead
+ * process left in a rollback journal. verification: NULL: the check cannot be stopped. */
 static aoticache_status check_integrity(aoticache_cache *cache, bool is_full, aoticache_verification *verification,
                                         bool *ret_completed, aoticache_error *ret_error)
 {
@@ -38,7 +39,7 @@ static aoticache_status check_integrity(aoticache_cache *cache, bool is_full, ao
     char path[AOTICACHE_INDEX_PATH_BYTES];
     aoticache_index *index = NULL;
     aoticache_index_options options = aoticache_cache_index_options(directory, path);
-    options.read_only = true;
+    options.read_only = directory->read_only;
     options.logger = (aoticache_logger){.log = NULL};
     aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status == AOTICACHE_OK)

@@ -252,6 +252,21 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
                                "index %s: cannot create its -shm file: the disk is full; free some space", index->path);
 }
 
+/* Undoes the change that a dead process left in a rollback journal. Reading does that in a connection that may write. */
+static void undo_left_change(aoticache_index *index)
+{
+    index->read_only = false;
+    aoticache_index_registry_lock();
+    int result = open_handle(index, index->name, 0);
+    aoticache_index_registry_unlock();
+    if (result == SQLITE_OK) {
+        configure(index);
+        sqlite3_exec(index->db, "PRAGMA user_version", NULL, NULL, NULL);
+    }
+    aoticache_index_disconnect(index);
+    index->read_only = true;
+}
+
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_vfs_name(index, ret_error);
@@ -259,6 +274,10 @@ aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error
         return status;
     index->is_connecting = true;
     status = connect_here(index, ret_error);
+    if (status != AOTICACHE_OK && index->read_only && sqlite3_extended_errcode(index->db) == SQLITE_READONLY_ROLLBACK) {
+        undo_left_change(index);
+        status = connect_here(index, ret_error);
+    }
     index->is_connecting = false;
     if (status != AOTICACHE_OK)
         aoticache_index_disconnect(index);

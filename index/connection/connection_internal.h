@@ -73,6 +73,7 @@ struct aoticache_index {
     char foreign_name[256]; /* the foreign file that a journal named for SQLite; "" for none */
     sqlite3_vfs vfs;
     sqlite3_vfs *plain_vfs; /* the underlying VFS */
+    int io_errno;           /* of the last operation on a file that failed; 0 once it is reported */
     char vfs_name[32];
 };
 
@@ -91,8 +92,8 @@ aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_erro
 
 /* Returns the size of a guarded file: szOsFile of the VFS. */
 int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs);
-/* Does the xOpen of plain_vfs, and wraps the file in a guard. */
-int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags);
+/* Does the xOpen of index->plain_vfs, and wraps the file in a guard. */
+int aoticache_index_guard_open(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags);
 
 /* Does sqlite3_open_v2, with index->name or a URI of it. NOMUTEX and NOFOLLOW are added to the flags. */
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);

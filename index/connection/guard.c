@@ -7,6 +7,8 @@
  * number of the index's descriptor: SQLite would write its log into that file. And a file that grows beyond RLIMIT_FSIZE
  * kills the process (SIGXFSZ), unless the limit is checked before.
  *
+ * The guard also keeps the errno of an operation that failed, which SQLite forgets when it rolls back.
+ *
  * SQLite does not report the number of a descriptor. It is read from the unix VFS (struct unixFile: three pointers, then
  * `int h`), and used only if that number is a descriptor of the very file that was opened. Otherwise nothing is compared,
  * and everything else works as without the guard.
@@ -26,8 +28,9 @@
 
 typedef struct guarded_file {
     sqlite3_file base;
-    int number; /* of SQLite's descriptor; -1: not known */
-    int last_errno;
+    int number;     /* of SQLite's descriptor; -1: not known */
+    int *ret_errno; /* of an operation that failed: the index's io_errno */
+    bool is_probed; /* a rollback journal of which SQLite only reads whether there is something in it */
     dev_t device;
     ino_t inode;
     uint64_t plain[]; /* SQLite's own file; SQLite aligns files to 8 bytes */
@@ -60,8 +63,10 @@ static int check_file(sqlite3_file *file, int result)
     guarded_file *guarded = (guarded_file *)file;
     bool is_known;
     const bool is_other = is_other_file(guarded, &is_known);
-    guarded->last_errno = !is_known ? errno : is_other ? EBADF : 0;
-    return guarded->last_errno == 0 ? SQLITE_OK : result;
+    if (is_known && !is_other)
+        return SQLITE_OK;
+    *guarded->ret_errno = is_known ? EBADF : errno;
+    return result;
 }
 
 /* Returns SQLITE_FULL if the process's limit does not allow that length of the file. */
@@ -69,16 +74,32 @@ static int check_length(sqlite3_file *file, sqlite3_int64 end)
 {
     if (aoticache_syscall_is_within_limit((uint64_t)end))
         return SQLITE_OK;
-    ((guarded_file *)file)->last_errno = EFBIG;
+    *((guarded_file *)file)->ret_errno = EFBIG;
     return SQLITE_FULL;
+}
+
+/* Keeps the errno of a failure of SQLite's own file. Returns `result`. */
+static int note_failure(sqlite3_file *file, int result)
+{
+    int cause = errno;
+    if ((result & 0xff) != SQLITE_IOERR || result == SQLITE_IOERR_SHORT_READ)
+        return result;
+    plain_of(file)->pMethods->xFileControl(plain_of(file), SQLITE_FCNTL_LAST_ERRNO, &cause);
+    *((guarded_file *)file)->ret_errno = cause;
+    return result;
 }
 
 /* ---- the methods ---- */
 
 static int guarded_read(sqlite3_file *file, void *bytes, int size, sqlite3_int64 offset)
 {
-    const int result = check_file(file, SQLITE_IOERR_READ);
-    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xRead(plain_of(file), bytes, size, offset);
+    const guarded_file *guarded = (const guarded_file *)file;
+    int result = check_file(file, SQLITE_IOERR_READ);
+    if (result == SQLITE_OK)
+        result = note_failure(file, plain_of(file)->pMethods->xRead(plain_of(file), bytes, size, offset));
+    /* On FUSE and NFS, a file that another process has removed cannot be read. SQLite looks again after BUSY. */
+    return (result & 0xff) == SQLITE_IOERR && guarded->is_probed && *guarded->ret_errno == ESTALE ? SQLITE_BUSY
+                                                                                                  : result;
 }
 
 static int guarded_write(sqlite3_file *file, const void *bytes, int size, sqlite3_int64 offset)
@@ -86,7 +107,9 @@ static int guarded_write(sqlite3_file *file, const void *bytes, int size, sqlite
     int result = check_file(file, SQLITE_IOERR_WRITE);
     if (result == SQLITE_OK)
         result = check_length(file, offset + size);
-    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xWrite(plain_of(file), bytes, size, offset);
+    return result != SQLITE_OK
+               ? result
+               : note_failure(file, plain_of(file)->pMethods->xWrite(plain_of(file), bytes, size, offset));
 }
 
 static int guarded_truncate(sqlite3_file *file, sqlite3_int64 size)
@@ -94,19 +117,20 @@ static int guarded_truncate(sqlite3_file *file, sqlite3_int64 size)
     int result = check_file(file, SQLITE_IOERR_TRUNCATE);
     if (result == SQLITE_OK)
         result = check_length(file, size);
-    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xTruncate(plain_of(file), size);
+    return result != SQLITE_OK ? result : note_failure(file, plain_of(file)->pMethods->xTruncate(plain_of(file), size));
 }
 
 static int guarded_sync(sqlite3_file *file, int flags)
 {
     const int result = check_file(file, SQLITE_IOERR_FSYNC);
-    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xSync(plain_of(file), flags);
+    return result != SQLITE_OK ? result : note_failure(file, plain_of(file)->pMethods->xSync(plain_of(file), flags));
 }
 
 static int guarded_size(sqlite3_file *file, sqlite3_int64 *ret_size)
 {
     const int result = check_file(file, SQLITE_IOERR_FSTAT);
-    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xFileSize(plain_of(file), ret_size);
+    return result != SQLITE_OK ? result
+                               : note_failure(file, plain_of(file)->pMethods->xFileSize(plain_of(file), ret_size));
 }
 
 static int guarded_lock(sqlite3_file *file, int level)
@@ -125,14 +149,8 @@ static int guarded_check_lock(sqlite3_file *file, int *ret_is_locked)
     return plain_of(file)->pMethods->xCheckReservedLock(plain_of(file), ret_is_locked);
 }
 
-/* Handles SQLite's query for the cause of a failure. */
 static int guarded_control(sqlite3_file *file, int what, void *argument)
 {
-    const guarded_file *guarded = (const guarded_file *)file;
-    if (what == SQLITE_FCNTL_LAST_ERRNO && guarded->last_errno != 0) {
-        *(int *)argument = guarded->last_errno;
-        return SQLITE_OK;
-    }
     return plain_of(file)->pMethods->xFileControl(plain_of(file), what, argument);
 }
 
@@ -224,22 +242,23 @@ static void find_number(guarded_file *guarded, const sqlite3_vfs *plain_vfs, con
     guarded->inode = open_file.st_ino;
 }
 
-int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
+int aoticache_index_guard_open(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags)
 {
     guarded_file *guarded = (guarded_file *)file;
     sqlite3_file *plain = plain_of(file);
     plain->pMethods = NULL;
     file->pMethods = NULL;
     guarded->number = -1;
-    guarded->last_errno = 0;
-    const int result = plain_vfs->xOpen(plain_vfs, name, plain, flags, ret_flags);
+    guarded->ret_errno = &index->io_errno;
+    guarded->is_probed = (flags & SQLITE_OPEN_MAIN_JOURNAL) != 0 && (flags & SQLITE_OPEN_READONLY) != 0;
+    const int result = index->plain_vfs->xOpen(index->plain_vfs, name, plain, flags, ret_flags);
     if (plain->pMethods == NULL)
         return result;
     const int version = plain->pMethods->iVersion;
     file->pMethods = &methods[version < 1 ? 0 : version > 3 ? 2 : version - 1];
     if (result == SQLITE_OK) {
         const int saved = errno; /* SQLite reads its caller's errno after a failure */
-        find_number(guarded, plain_vfs, name);
+        find_number(guarded, index->plain_vfs, name);
         errno = saved;
     }
     return result;

@@ -80,20 +80,12 @@ static bool is_read_only_by_accident(const aoticache_index *index, int result)
            aoticache_index_vfs_is_writable(index, "-wal");
 }
 
-/* Finds the cause of a failed commit, which SQLite does not report, by examining the file: the log or the journal, or the
- * index. */
-static int find_cause(const aoticache_index *index, int result)
+/* Returns the errno of a failure, or 0. SQLite forgets it if it rolled back after a commit that failed. */
+static int find_cause(aoticache_index *index, int result)
 {
-    sqlite3_file *journal = NULL;
-    int cause = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
-    if (cause != 0 || index->db == NULL || (result & 0xff) != SQLITE_IOERR)
-        return cause;
-    if (sqlite3_file_control(index->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) == SQLITE_OK &&
-        journal != NULL && journal->pMethods != NULL)
-        journal->pMethods->xFileControl(journal, SQLITE_FCNTL_LAST_ERRNO, &cause);
-    if (cause == 0)
-        sqlite3_file_control(index->db, "main", SQLITE_FCNTL_LAST_ERRNO, &cause);
-    return cause;
+    const int cause = index->db == NULL ? 0 : sqlite3_system_errno(index->db), io_errno = index->io_errno;
+    index->io_errno = 0;
+    return cause == 0 && index->db != NULL && (result & 0xff) == SQLITE_IOERR ? io_errno : cause;
 }
 
 static aoticache_status describe_failure(aoticache_index *index, int result, const char *what,
@@ -115,6 +107,11 @@ static aoticache_status describe_failure(aoticache_index *index, int result, con
                                    index->path, what, refusal != 0 ? ": " : "",
                                    refusal != 0 ? strerror_r(refusal, buffer, sizeof buffer) : "");
     }
+    if (result == SQLITE_READONLY_ROLLBACK)
+        return aoticache_error_set(ret_error, status,
+                                   "index %s: %s: a process that ended left an incomplete change in its journal; run "
+                                   "'aoticache verify' as a user who may write to the index",
+                                   index->path, what);
     if (primary == SQLITE_FULL || is_lack_of_space(primary, system_errno))
         index->is_out_of_space = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {

@@ -92,7 +92,7 @@ static int create_or_explain(aoticache_index *index, const char *name, sqlite3_f
     if (fd < 0)
         return SQLITE_CANTOPEN;
     close(fd);
-    return aoticache_index_guard_open(index->plain_vfs, name, file, flags, ret_flags);
+    return aoticache_index_guard_open(index, name, file, flags, ret_flags);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
@@ -111,7 +111,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     }
     if (result != SQLITE_OK)
         return result;
-    result = aoticache_index_guard_open(index->plain_vfs, name, file, flags, ret_flags);
+    result = aoticache_index_guard_open(index, name, file, flags, ret_flags);
     if ((result & 0xff) == SQLITE_CANTOPEN && errno == ENOENT && (flags & SQLITE_OPEN_CREATE) != 0 && name != NULL &&
         is_side_file(index, name))
         result = create_or_explain(index, name, file, flags, ret_flags);
@@ -121,8 +121,12 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int syncs_directory)
 {
     aoticache_index *index = index_of(vfs);
-    if (is_side_file(index, name))
-        return index->plain_vfs->xDelete(index->plain_vfs, name, syncs_directory);
+    if (is_side_file(index, name)) {
+        const int result = index->plain_vfs->xDelete(index->plain_vfs, name, syncs_directory);
+        if ((result & 0xff) == SQLITE_IOERR)
+            index->io_errno = errno;
+        return result;
+    }
     note_foreign(index, name);
     errno = EPERM;
     return SQLITE_IOERR_DELETE;

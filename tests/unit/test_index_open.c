@@ -582,6 +582,50 @@ Test(index_open, without_shared_memory_a_rollback_journal_is_used)
     aoticache_index_close(index);
 }
 
+/* Ends in the middle of a change, part of which is in the index already. */
+static void die_while_writing(void)
+{
+    sqlite3 *db = NULL;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(sqlite3_open(fixture_path, &db) == SQLITE_OK &&
+                      sqlite3_exec(db, "BEGIN IMMEDIATE; UPDATE details SET uses = uses + 1", NULL, NULL, NULL) ==
+                          SQLITE_OK &&
+                      sqlite3_db_cacheflush(db) == SQLITE_OK
+                  ? 0
+                  : 1);
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+}
+
+Test(index_open, change_that_a_dead_process_left_is_undone_for_readers)
+{
+    char journal[420];
+    aoticache_error error = {.message = ""};
+    aoticache_index_hit hit;
+    aoticache_index *index = NULL;
+    snprintf(journal, sizeof journal, "%s-journal", fixture_path);
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(fail_shm, NULL);
+    index = fixture_must_open();
+    put_numbers(index, 1, 10, 11);
+    aoticache_index_close(index);
+    aoticache_syscall_hook_set(NULL, NULL);
+
+    die_while_writing();
+    cr_assert_eq(access(journal, F_OK), 0);
+    cr_assert_eq(fixture_open(true, &index, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_neq(access(journal, F_OK), 0);
+    cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK);
+
+    die_while_writing();
+    cr_assert_eq(lookup_number(index, 1, &hit, &error), AOTICACHE_DENIED);
+    cr_assert_not_null(strstr(error.message, "left an incomplete change in its journal; run 'aoticache verify'"), "%s",
+                       error.message);
+    aoticache_index_close(index);
+}
+
 Test(index_open, file_systems_without_wal_are_known)
 {
     cr_assert_not_null(aoticache_index_filesystem_lacks_wal(0x6969), "NFS");
