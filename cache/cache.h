@@ -5,8 +5,7 @@
  * entries by key, returns verified descriptors, stores the products of compile hooks, makes every compile happen only once
  * across threads and processes, and removes unused entries. It does not load or run libraries.
  *
- * Versions: a newer library may migrate the index while the cache is open here. From then on every function that needs the
- * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
+ * Versions: an index whose tables have another version is refused with UNSUPPORTED, and stays as it is.
  *
  * Thread safety: any number of threads may use an aoticache_cache concurrently, and any number of processes a directory.
  * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; counts that
@@ -204,8 +203,7 @@ typedef struct aoticache_guard_filter {
  *
  * filter: decides which entries of a dynamic request fit; NULL for a request for exact shapes. If it does not suit the
  *         kind of request, nothing is found.
- * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED; UNSUPPORTED (a
- * newer library has migrated the index since the cache was opened).
+ * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED.
  */
 AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
                                                       const aoticache_guard_filter *filter,

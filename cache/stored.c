@@ -118,7 +118,7 @@ static int compare_rows(const void *left, const void *right)
     return order != 0 ? order : compare_descending(a->entry_id, b->entry_id);
 }
 
-/* ---- rows without an encoding ---- */
+/* ---- rows without an encoding, because it is too long for the index ---- */
 
 /* Reads the encoding from the manifest. If the manifest cannot be read the row stays without: nothing is known of it, and
  * opening it will report the reason. */
@@ -136,32 +136,11 @@ static void read_encoding(aoticache_cache *cache, struct row *row)
     aoticache_manifest_free(manifest);
 }
 
-/* Encodings that cannot be recorded are read from the manifests again next time. */
-static void record_encodings(aoticache_cache *cache, aoticache_index *index, const aoticache_index_encoding *found,
-                             size_t count)
+static void complete_rows(aoticache_cache *cache, struct rows *rows)
 {
-    if (!cache->directory->read_only)
-        aoticache_index_fill_encodings(index, found, count, NULL);
-}
-
-static void complete_rows(aoticache_cache *cache, aoticache_index *index, struct rows *rows)
-{
-    aoticache_index_encoding found[BATCH];
-    size_t count = 0;
-    for (size_t i = 0; i < rows->count; i++) {
-        struct row *row = &rows->items[i];
-        if (row->encoding_size != 0)
-            continue;
-        read_encoding(cache, row);
-        if (row->encoding_size == 0 || row->encoding_size > AOTICACHE_INDEX_MAX_ENCODING_BYTES)
-            continue;
-        if (count == BATCH) {
-            record_encodings(cache, index, found, count);
-            count = 0;
-        }
-        found[count++] = (aoticache_index_encoding){row->entry_id, row->encoding, row->encoding_size};
-    }
-    record_encodings(cache, index, found, count);
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->items[i].encoding_size == 0)
+            read_encoding(cache, &rows->items[i]);
 }
 
 /* ---- passing them to the callback ---- */
@@ -225,7 +204,7 @@ static aoticache_status list(aoticache_cache *cache, const char *op, int64_t aft
     aoticache_cache_refreshed(cache, &index);
     aoticache_status status = read_rows(cache, &index, op, after_entry, &rows, ret_error);
     if (status == AOTICACHE_OK && rows.count > 0) {
-        complete_rows(cache, index, &rows);
+        complete_rows(cache, &rows);
         qsort(rows.items, rows.count, sizeof *rows.items, compare_rows);
         status = show_rows(cache, &rows, text, callback, user, ret_error);
     }

@@ -19,7 +19,7 @@
 #include "base/base.h"
 
 /* The version of the tables, PRAGMA user_version. */
-#define AOTICACHE_INDEX_VERSION 6
+#define AOTICACHE_INDEX_VERSION 1
 
 typedef struct aoticache_index aoticache_index;
 
@@ -35,13 +35,13 @@ typedef struct aoticache_index_options {
 } aoticache_index_options;
 
 /*
- * Opens or creates an index. Tables of an older version are migrated in one transaction. It uses WAL if the file system
+ * Opens or creates an index. It uses WAL if the file system
  * supports it (which is detected), otherwise a rollback journal. An index in a directory without write permission is read as
  * it is. An index that may only be read opens without read_only too: writing then returns DENIED. If the query cache is of
  * the index's current state, no connection is made (connection/query_cache.h): the first use that needs one makes it.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or another application's application_id),
- * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).
+ * UNSUPPORTED (another version of the tables), NOT_FOUND (read_only and no file).
  */
 aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
                                       aoticache_error *ret_error);
@@ -231,17 +231,6 @@ typedef bool (*aoticache_index_stored_fn)(void *user, const aoticache_index_stor
 aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
                                              aoticache_index_stored_fn callback, void *user,
                                              aoticache_error *ret_error);
-
-typedef struct aoticache_index_encoding {
-    int64_t entry_id;
-    const uint8_t *bytes;
-    size_t size;
-} aoticache_index_encoding;
-
-/* Adds encodings to entries that have none (because an older version stored them), in one transaction that does not wait for
- * the disk. Encodings that are too large, and entries that are gone, are skipped. */
-aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const aoticache_index_encoding *encodings,
-                                                size_t count, aoticache_error *ret_error);
 
 /* Gives the objects of an artifact as an array, which the caller frees with free(). NOT_FOUND. */
 aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,

@@ -55,7 +55,7 @@ static int64_t slot_start(int64_t seconds)
 typedef struct gathered {
     aoticache_counters counters;
     aoticache_distribution *distributions; /* AOTICACHE_LATENCY_COUNT of them */
-    aoticache_index_times times;
+    int64_t zero_ns;
     aoticache_index_totals totals;
 } gathered;
 
@@ -95,7 +95,7 @@ static aoticache_status gather_once(aoticache_index *index, const aoticache_stat
                                              .user = all};
     all->counters = (aoticache_counters){.hits = 0};
     memset(all->distributions, 0, AOTICACHE_LATENCY_COUNT * sizeof *all->distributions);
-    aoticache_status status = aoticache_index_read_statistics(index, &reading, &all->times, ret_error);
+    aoticache_status status = aoticache_index_read_statistics(index, &reading, &all->zero_ns, ret_error);
     return status == AOTICACHE_OK ? aoticache_index_read_totals(index, &all->totals, ret_error) : status;
 }
 
@@ -135,8 +135,8 @@ static aoticache_latency summarise(const aoticache_distribution *distribution)
 
 static int64_t start_of_numbers(const aoticache_statistics_options *options, const gathered *all)
 {
-    if (options->since == AOTICACHE_STATISTICS_SINCE_ZERO && all->times.zero_ns != 0)
-        return all->times.zero_ns;
+    if (options->since == AOTICACHE_STATISTICS_SINCE_ZERO && all->zero_ns != 0)
+        return all->zero_ns;
     if (options->since != AOTICACHE_STATISTICS_SINCE_TIME)
         return all->totals.created_ns;
     int64_t since = slot_start(options->since_ns / NS_PER_SECOND) * NS_PER_SECOND;
@@ -153,8 +153,7 @@ static aoticache_statistics make_statistics(const aoticache_statistics_options *
                                        .failures_remembered = all->totals.failures,
                                        .created_ns = all->totals.created_ns,
                                        .since_ns = start_of_numbers(options, all),
-                                       .zeroed_ns = all->times.zero_ns,
-                                       .recorded_ns = all->times.groups_ns};
+                                       .zeroed_ns = all->zero_ns};
 #define SUMMARISE(name, text) statistics.latencies.name = summarise(&all->distributions[AOTICACHE_LATENCY_##name]);
     AOTICACHE_LATENCY_LIST(SUMMARISE)
 #undef SUMMARISE

@@ -140,7 +140,6 @@ typedef struct aoticache_statistics {
     int64_t created_ns;                          /* wall clock: when the index was created */
     int64_t since_ns;                            /* counters and latencies start here */
     int64_t zeroed_ns;                           /* when aoticache_cache_zero_statistics() was last called; 0: never */
-    int64_t recorded_ns; /* since when latencies, groups and history are recorded (an older index has only counters) */
     aoticache_latencies latencies;
 } aoticache_statistics;
 

@@ -386,9 +386,6 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     }
     if (directory->read_only) {
         status = open_for_reading(cache, &index, ret_error);
-        if (status == AOTICACHE_UNSUPPORTED &&
-            detail.status == AOTICACHE_IO) /* why an older index could not be migrated */
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -192,18 +192,8 @@ void aoticache_index_merge_log(aoticache_index *index);
 
 /* ---- schema.c, journal.c ---- */
 
-/* Checks application_id and user_version; creates the tables, or migrates them if they are older than this library. */
+/* Checks application_id and user_version; creates the tables in an empty file. UNSUPPORTED: they have another version. */
 aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_error *ret_error);
-
-/* Returns UNSUPPORTED if the version is that of a newer library. */
-aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version,
-                                               aoticache_error *ret_error);
-/*
- * Returns UNSUPPORTED if a newer library has migrated the index while it is open here. Called in each write transaction,
- * when a statement finds changed tables, and before the index is reported as damaged: the rows would be misinterpreted, and
- * a rebuilt index would have this version, without the newer one's data. SQLite's messages of an earlier failure are lost.
- */
-aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_error *ret_error);
 
 /*
  * Returns why WAL must not be used on a file system (statfs f_type): its shared memory does not work there (several machines
@@ -229,16 +219,6 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 /* Gives the statement, reset, with old bindings that do not matter; borrowed. The caller resets it (sqlite3_reset). */
 aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index_statement which,
                                          sqlite3_stmt **ret_statement, aoticache_error *ret_error);
-
-/* Checks after a step: UNSUPPORTED if SQLite found changed tables and they are of a newer library. The values read must then
- * be discarded. */
-static inline aoticache_status aoticache_index_check_tables(aoticache_index *index, sqlite3_stmt *statement,
-                                                            aoticache_error *ret_error)
-{
-    if (__builtin_expect(sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_REPREPARE, 0) == 0, 1))
-        return AOTICACHE_OK;
-    return aoticache_index_refuse_newer(index, ret_error);
-}
 
 /* Writes a number to the table `meta`, inside a transaction. */
 aoticache_status aoticache_index_put_meta(aoticache_index *index, const char *name, int64_t value,

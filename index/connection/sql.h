@@ -1,6 +1,5 @@
 /*
- * index/connection/sql: all SQL of the directory: the tables from version 3 on (those of versions 1 and 2 are in schema.c)
- * and every statement, prepared on first use. The code that reads a statement's rows names it in a comment.
+ * index/connection/sql: all SQL of the directory: the tables, and every statement, prepared on first use. The code that reads a statement's rows names it in a comment.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_SQL_H
 #define AOTICACHE_INDEX_CONNECTION_SQL_H
@@ -20,11 +19,6 @@
  * exist; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a directory of side files.
  */
 
-#define AOTICACHE_INDEX_COUNTED_TOTALS                                                 \
-    "(SELECT count(*) FROM entries), (SELECT count(*) FROM objects WHERE entry <> 0)," \
-    " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"    \
-    " (SELECT count(*) FROM failures)"
-
 /*
  * The digests in objects.parts, one per row: for short artifacts, nearly all, with a join with the first four numbers; the
  * rest of long artifacts with the recursive table `long`. n: has the column parts; g: other columns wanted with each digest.
@@ -36,44 +30,19 @@
     "long(g, parts, i) AS (SELECT " group ", n.parts, 4 FROM " from join " WHERE length(n.parts) > 128" \
     " UNION ALL SELECT g, parts, i + 1 FROM long WHERE (i + 2) * 32 <= length(parts))"
 
-#define AOTICACHE_SCHEMA_3_COLLECT                                                                               \
-    "ALTER TABLE objects ADD COLUMN refs INTEGER NOT NULL DEFAULT 0;"                                            \
-    "ALTER TABLE objects ADD COLUMN artifact BLOB NOT NULL DEFAULT x'';"                                         \
-    "UPDATE objects SET refs = (SELECT count(*) FROM artifact_objects a WHERE a.object = objects.digest),"       \
-    " artifact = ifnull((SELECT min(a.artifact) FROM artifact_objects a WHERE a.object = objects.digest), x'');" \
-    "DELETE FROM objects WHERE refs = 0;"                                                                        \
-    "ALTER TABLE objects ADD COLUMN entry INTEGER NOT NULL DEFAULT 0;"                                           \
-    "ALTER TABLE objects ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"                                            \
-    "UPDATE objects SET entry = (SELECT min(e.id) FROM entries e WHERE e.artifact = objects.digest), parts ="    \
-    " (WITH RECURSIVE p(n, b) AS (SELECT 0, x'' UNION ALL SELECT p.n + 1, CAST(p.b || a.object AS BLOB)"         \
-    " FROM p JOIN artifact_objects a ON a.artifact = objects.digest AND a.position = p.n)"                       \
-    " SELECT b FROM p ORDER BY n DESC LIMIT 1)"                                                                  \
-    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.artifact = objects.digest);"                                 \
-    "CREATE TABLE sharers("                                                                                      \
-    " artifact BLOB NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(artifact, entry)) STRICT, WITHOUT ROWID;"      \
-    "INSERT INTO sharers SELECT e.artifact, e.id FROM entries e JOIN objects o ON o.digest = e.artifact"         \
-    " WHERE o.entry <> e.id;"                                                                                    \
-    "ALTER TABLE details ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"                                           \
-    "ALTER TABLE details ADD COLUMN compile_ns INTEGER NOT NULL DEFAULT 0;"                                      \
-    "UPDATE details SET (last_used_ns, compile_ns, bytes) ="                                                     \
-    " (SELECT max(details.last_used_ns, e.created_ns), e.compile_ns, (SELECT ifnull(sum(o.bytes), 0)"            \
-    " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"              \
-    " FROM entries e WHERE e.key = details.key AND e.id = details.id)"                                           \
-    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.key = details.key AND e.id = details.id);"                   \
-    "DROP TABLE artifact_objects;"                                                                               \
-    "DROP INDEX entries_artifact;"                                                                               \
-    "CREATE INDEX details_last_use ON details(last_used_ns);"                                                    \
-    "CREATE INDEX failures_retry ON failures(retry_ns);"                                                         \
-    "CREATE TABLE removals("                                                                                     \
-    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was processed is not reused */                     \
-    " object BLOB NOT NULL,"                                                                                     \
-    " bytes INTEGER NOT NULL,"                                                                                   \
-    " kind INTEGER NOT NULL) STRICT;"                                                                            \
-    "CREATE TABLE totals("                                                                                       \
-    " id INTEGER PRIMARY KEY,"                                                                                   \
-    " entries INTEGER NOT NULL, artifacts INTEGER NOT NULL, objects INTEGER NOT NULL, bytes INTEGER NOT NULL,"   \
-    " failures INTEGER NOT NULL) STRICT;"                                                                        \
-    "INSERT INTO totals SELECT 1, " AOTICACHE_INDEX_COUNTED_TOTALS ";"
+#define AOTICACHE_INDEX_COLLECT_TABLES                                                                         \
+    "CREATE TABLE sharers("                                                                                    \
+    " artifact BLOB NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(artifact, entry)) STRICT, WITHOUT ROWID;"    \
+    "CREATE TABLE removals("                                                                                   \
+    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was processed is not reused */                   \
+    " object BLOB NOT NULL,"                                                                                   \
+    " bytes INTEGER NOT NULL,"                                                                                 \
+    " kind INTEGER NOT NULL) STRICT;"                                                                          \
+    "CREATE TABLE totals("                                                                                     \
+    " id INTEGER PRIMARY KEY,"                                                                                 \
+    " entries INTEGER NOT NULL, artifacts INTEGER NOT NULL, objects INTEGER NOT NULL, bytes INTEGER NOT NULL," \
+    " failures INTEGER NOT NULL) STRICT;"                                                                      \
+    "INSERT INTO totals VALUES(1, 0, 0, 0, 0, 0);"
 
 #define AOTICACHE_INDEX_NOT_PINNED_SQL "NOT EXISTS (SELECT 1 FROM marks m WHERE m.key = d.key AND m.pinned = 1)"
 
@@ -132,34 +101,27 @@
 #define AOTICACHE_LEVEL_ZERO 4
 #define AOTICACHE_GROUP_ZERO 16 /* as in the statements below */
 
-#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                                                                    \
-    "CREATE TABLE history("                                                                                                                                                                              \
-    " level INTEGER NOT NULL,"                                                                                                                                                                           \
-    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                                                                  \
-    " name TEXT NOT NULL,"                                                                                                                                                                               \
-    " value INTEGER NOT NULL,"                                                                                                                                                                           \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
-    "CREATE TABLE latencies("                                                                                                                                                                            \
-    " level INTEGER NOT NULL,"                                                                                                                                                                           \
-    " start INTEGER NOT NULL,"                                                                                                                                                                           \
-    " name TEXT NOT NULL,"                                                                                                                                                                               \
-    " sum INTEGER NOT NULL,"                                                                                                                                                                             \
-    " maximum INTEGER NOT NULL,"                                                                                                                                                                         \
-    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                                                                    \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
-    "CREATE TABLE groups("                                                                                                                                                                               \
-    " kind INTEGER NOT NULL,"                                                                                                                                                                            \
-    " name TEXT NOT NULL,"                                                                                                                                                                               \
-    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                                                             \
-    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                                                                         \
-    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                   \
-    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* The contents of an older index become groups: names beyond the limit become one. */ \
-    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                                                             \
-    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                                                                   \
-    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                                                                    \
-    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                                                                     \
-    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                                                                     \
-    " ON CONFLICT(kind, name) DO UPDATE SET entries = entries + excluded.entries, bytes = bytes + excluded.bytes;"
+#define AOTICACHE_INDEX_STATISTICS_TABLES                                                                        \
+    "CREATE TABLE history("                                                                                      \
+    " level INTEGER NOT NULL,"                                                                                   \
+    " start INTEGER NOT NULL," /* seconds since 1970 */                                                          \
+    " name TEXT NOT NULL,"                                                                                       \
+    " value INTEGER NOT NULL,"                                                                                   \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                   \
+    "CREATE TABLE latencies("                                                                                    \
+    " level INTEGER NOT NULL,"                                                                                   \
+    " start INTEGER NOT NULL,"                                                                                   \
+    " name TEXT NOT NULL,"                                                                                       \
+    " sum INTEGER NOT NULL,"                                                                                     \
+    " maximum INTEGER NOT NULL,"                                                                                 \
+    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                            \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                   \
+    "CREATE TABLE groups("                                                                                       \
+    " kind INTEGER NOT NULL,"                                                                                    \
+    " name TEXT NOT NULL,"                                                                                       \
+    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"     \
+    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL," \
+    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"
 
 /* Sums stop at the largest integer, as in ADD_COUNT. */
 #define AOTICACHE_SQL_SUM(column, added) column " = min(" column ", 9223372036854775807 - " added ") + " added
@@ -197,8 +159,7 @@
                     " GROUP BY name")                                                                                                                                                                 \
     X(HISTORY, "SELECT start - start % ?2 AS slot, name, sum(value) FROM history"                                                                                                                     \
                " WHERE level IN (0, 1, 2) AND start >= ?1 GROUP BY slot, name ORDER BY slot, name")                                                                                                   \
-    X(READ_TIMES, "SELECT ifnull((SELECT value FROM meta WHERE name = 'statistics_ns'), 0),"                                                                                                          \
-                  " ifnull((SELECT value FROM meta WHERE name = 'zero_ns'), 0)")                                                                                                                      \
+    X(READ_ZERO_TIME, "SELECT ifnull((SELECT value FROM meta WHERE name = 'zero_ns'), 0)")                                                                                                            \
     X(ZERO_TIME, "INSERT OR REPLACE INTO meta(name, value) VALUES('zero_ns', ?1)")                                                                                                                    \
     X(ZERO_COUNTS, "INSERT OR REPLACE INTO history(level, start, name, value) SELECT 4, 0, name, value FROM counts")                                                                                  \
     X(ZERO_LATENCIES, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                                                                                                    \
@@ -236,7 +197,7 @@
  * row in the table `marks`, even if it only has tags.
  */
 
-#define AOTICACHE_SCHEMA_3_MARKS                                                                            \
+#define AOTICACHE_INDEX_PINS_TABLES                                                                         \
     "CREATE TABLE marks(key BLOB PRIMARY KEY NOT NULL, pinned INTEGER NOT NULL) STRICT, WITHOUT ROWID;"     \
     "CREATE TABLE tags(key BLOB NOT NULL, tag TEXT NOT NULL, PRIMARY KEY(key, tag)) STRICT, WITHOUT ROWID;" \
     "CREATE INDEX tags_tag ON tags(tag);"
@@ -281,7 +242,7 @@
  * it. size: the size class of a dynamic kernel, 0 for an exact one. slower: 1: the host's own kernel is faster.
  */
 
-#define AOTICACHE_SCHEMA_4_JUDGEMENTS                                                             \
+#define AOTICACHE_INDEX_JUDGEMENTS_TABLES                                                         \
     "CREATE TABLE judgements("                                                                    \
     " key BLOB NOT NULL, machine TEXT NOT NULL, threads INTEGER NOT NULL, size INTEGER NOT NULL," \
     " slower INTEGER NOT NULL, kernel_ns INTEGER NOT NULL, fallback_ns INTEGER NOT NULL,"         \
@@ -313,7 +274,7 @@
  * time.
  */
 
-#define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                      \
+#define AOTICACHE_INDEX_FILE_DIGESTS_TABLES                                                                  \
     "CREATE TABLE file_digests("                                                                             \
     " device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, modified_ns INTEGER NOT NULL," \
     " changed_ns INTEGER NOT NULL, boot INTEGER NOT NULL, digest BLOB NOT NULL,"                             \
@@ -328,7 +289,61 @@
                         " WHERE device = ?1 AND inode = ?2")                                            \
     X(FORGET_FILE_DIGESTS, "DELETE FROM file_digests WHERE boot <> ?1")
 
-/* ---- entries, objects and failures ---- */
+/*
+ * ---- entries, objects and failures ----
+ *
+ * entries.rank: how many bits its requirements have. entries.content_offset: where the only file of the artifact begins in the
+ * object of its manifest; 0: it is a separate object. details.guard: '' for an exact entry. details.encoding: the encoding of
+ * the request, '' if it is too long. failures.count: how many compiles in a row have failed.
+ */
+
+#define AOTICACHE_INDEX_ENTRIES_TABLES                                                                   \
+    "CREATE TABLE entries("                                                                              \
+    " key BLOB NOT NULL,"                                                                                \
+    " rank INTEGER NOT NULL,"                                                                            \
+    " created_ns INTEGER NOT NULL,"                                                                      \
+    " id INTEGER NOT NULL,"                                                                              \
+    " artifact BLOB NOT NULL,"                                                                           \
+    " library BLOB NOT NULL,"                                                                            \
+    " library_bytes INTEGER NOT NULL,"                                                                   \
+    " file_count INTEGER NOT NULL,"                                                                      \
+    " compile_ns INTEGER NOT NULL,"                                                                      \
+    " requirements BLOB NOT NULL,"                                                                       \
+    " content_offset INTEGER NOT NULL,"                                                                  \
+    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"                     \
+    "CREATE TABLE details("                                                                              \
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"                                                             \
+    " key BLOB NOT NULL,"                                                                                \
+    " guard TEXT NOT NULL,"                                                                              \
+    " op TEXT NOT NULL,"                                                                                 \
+    " device TEXT NOT NULL,"                                                                             \
+    " description TEXT NOT NULL,"                                                                        \
+    " producer TEXT NOT NULL,"                                                                           \
+    " last_used_ns INTEGER NOT NULL,"                                                                    \
+    " uses INTEGER NOT NULL,"                                                                            \
+    " encoding BLOB NOT NULL,"                                                                           \
+    " bytes INTEGER NOT NULL,"                                                                           \
+    " compile_ns INTEGER NOT NULL) STRICT;"                                                              \
+    "CREATE INDEX details_op ON details(op);"                                                            \
+    "CREATE INDEX details_last_use ON details(last_used_ns);"                                            \
+    "CREATE TABLE objects("                                                                              \
+    " digest BLOB PRIMARY KEY NOT NULL,"                                                                 \
+    " bytes INTEGER NOT NULL,"                                                                           \
+    " refs INTEGER NOT NULL,"                                                                            \
+    " artifact BLOB NOT NULL,"                                                                           \
+    " entry INTEGER NOT NULL,"                                                                           \
+    " parts BLOB NOT NULL) STRICT, WITHOUT ROWID;"                                                       \
+    "CREATE TABLE failures("                                                                             \
+    " key BLOB PRIMARY KEY NOT NULL,"                                                                    \
+    " op TEXT NOT NULL,"                                                                                 \
+    " description TEXT NOT NULL,"                                                                        \
+    " message TEXT NOT NULL,"                                                                            \
+    " failed_ns INTEGER NOT NULL,"                                                                       \
+    " retry_ns INTEGER NOT NULL,"                                                                        \
+    " count INTEGER NOT NULL) STRICT, WITHOUT ROWID;"                                                    \
+    "CREATE INDEX failures_retry ON failures(retry_ns);"                                                 \
+    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;" \
+    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
 
 /* The columns of an entry in a listing: details d and entries e (entries/list.c reads it). */
 #define AOTICACHE_INDEX_LIST_COLUMNS                                                                                   \
@@ -345,7 +360,6 @@
     AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                          \
     AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                                        \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
-    X(VERSION, "PRAGMA user_version")                                                                                 \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
     X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, content_offset,"    \
@@ -395,7 +409,6 @@
     X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"     \
                    " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
                    " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                           \
-    X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                             \
     X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                          \
     X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
     X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
@@ -412,5 +425,10 @@
     X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                     \
                  " ON CONFLICT(name) DO UPDATE SET value = min(value, 9223372036854775807 - ?2) + ?2")                \
     X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")
+
+/* All tables of an empty index. */
+#define AOTICACHE_INDEX_TABLES                                                                      \
+    AOTICACHE_INDEX_ENTRIES_TABLES AOTICACHE_INDEX_COLLECT_TABLES AOTICACHE_INDEX_STATISTICS_TABLES \
+        AOTICACHE_INDEX_PINS_TABLES AOTICACHE_INDEX_JUDGEMENTS_TABLES AOTICACHE_INDEX_FILE_DIGESTS_TABLES
 
 #endif

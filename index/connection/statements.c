@@ -21,12 +21,6 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
         int result = sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (result != SQLITE_OK)
             return aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
-        /* A cold hit checks that while it holds the read lock (lookup.c); a write transaction has checked it at its begin. */
-        aoticache_status status = AOTICACHE_OK;
-        if (which != SQL(LOOKUP) && sqlite3_txn_state(index->db, "main") != SQLITE_TXN_WRITE)
-            status = aoticache_index_refuse_newer(index, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
     }
     *ret_statement = *slot;
     return AOTICACHE_OK;
@@ -75,11 +69,6 @@ aoticache_status aoticache_index_put_meta(aoticache_index *index, const char *na
 aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
 {
     int result = sqlite3_step(statement);
-    if (result == SQLITE_ROW || result == SQLITE_DONE) {
-        aoticache_status status = aoticache_index_check_tables(index, statement, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-    }
     if (result == SQLITE_ROW)
         return AOTICACHE_OK;
     return result == SQLITE_DONE ? AOTICACHE_NOT_FOUND : aoticache_index_fail(index, result, "cannot read", ret_error);
@@ -104,11 +93,9 @@ aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *stat
     aoticache_status status = AOTICACHE_OK;
     bool continues = true;
     int result = SQLITE_ROW;
-    while (status == AOTICACHE_OK && continues && (result = sqlite3_step(statement)) == SQLITE_ROW) {
-        status = aoticache_index_check_tables(index, statement, ret_error);
-        if (status == AOTICACHE_OK && !read(user, statement, &continues))
+    while (status == AOTICACHE_OK && continues && (result = sqlite3_step(statement)) == SQLITE_ROW)
+        if (!read(user, statement, &continues))
             status = aoticache_index_fail_row(index, table, ret_error);
-    }
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);
@@ -182,10 +169,7 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
         return beginning.status;
     if (result != SQLITE_DONE)
         return aoticache_index_fail(index, result, "cannot begin a write", ret_error);
-    aoticache_status status = aoticache_index_refuse_newer(index, ret_error);
-    if (status != AOTICACHE_OK)
-        roll_back(index);
-    return status;
+    return AOTICACHE_OK;
 }
 
 static aoticache_status write_totals(aoticache_index *index, aoticache_error *ret_error)

@@ -88,8 +88,7 @@ static int find_cause(aoticache_index *index, int result)
     return cause == 0 && index->db != NULL && (result & 0xff) == SQLITE_IOERR ? io_errno : cause;
 }
 
-static aoticache_status describe_failure(aoticache_index *index, int result, const char *what,
-                                         aoticache_error *ret_error)
+aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
 {
     int system_errno = find_cause(index, result);
     aoticache_status status = aoticache_index_status_of(result, system_errno);
@@ -122,28 +121,12 @@ static aoticache_status describe_failure(aoticache_index *index, int result, con
     return aoticache_error_set(ret_error, status, "index %s: %s: %s", index->path, what, text);
 }
 
-/* Checks for a newer library, whose changes of the tables look like damage. A forged file next to the index takes
- * precedence. */
-static aoticache_status or_newer(aoticache_index *index, aoticache_status status, aoticache_error *ret_error)
-{
-    if (status != AOTICACHE_CORRUPT || index->db == NULL || index->foreign_name[0] != '\0')
-        return status;
-    const aoticache_status newer = aoticache_index_refuse_newer(index, ret_error);
-    return newer != AOTICACHE_OK ? newer : status;
-}
-
-aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
-{
-    return or_newer(index, describe_failure(index, result, what, ret_error), ret_error);
-}
-
 aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error)
 {
     const int result = sqlite3_errcode(index->db); /* a value that could not be read does not mean a damaged row */
     if ((result & 0xff) == SQLITE_NOMEM || (result & 0xff) == SQLITE_IOERR)
         return aoticache_index_fail(index, result, table, ret_error);
-    const aoticache_status status =
-        aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                            "index %s: a row of table '%s' has a value of the wrong type or size", index->path, table);
-    return or_newer(index, status, ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                               "index %s: a row of table '%s' has a value of the wrong type or size", index->path,
+                               table);
 }

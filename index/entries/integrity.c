@@ -21,14 +21,10 @@ static aoticache_status begin_query(aoticache_index *index, const char *sql, sql
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_refuse_newer(index, ret_error); /* a newer library's tables would look wrong here */
-    int result = SQLITE_OK;
-    if (status == AOTICACHE_OK)
-        result = sqlite3_prepare_v2(index->db, sql, -1, ret_statement, NULL);
-    if (status == AOTICACHE_OK && result == SQLITE_OK)
+    int result = sqlite3_prepare_v2(index->db, sql, -1, ret_statement, NULL);
+    if (result == SQLITE_OK)
         return AOTICACHE_OK;
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
+    status = aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
     aoticache_index_leave(index);
     return status;
 }

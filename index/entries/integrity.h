@@ -19,7 +19,7 @@ typedef bool (*aoticache_index_continue_fn)(void *user);
  * continues: may be NULL. *ret_completed: false if it stopped the check, which then has no result.
  * Locks:   the index's own mutex for the whole check (seconds with a million entries): other threads should open their own
  *          index.
- * Returns: OK; CORRUPT with the first thing that is wrong; UNSUPPORTED (migrated by a newer library); IO, LOCKED, NO_MEMORY.
+ * Returns: OK; CORRUPT with the first thing that is wrong; IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
                                                  aoticache_index_continue_fn continues, void *user, bool *ret_completed,

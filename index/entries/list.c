@@ -141,33 +141,3 @@ aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache
         return AOTICACHE_REFUSE_NULL(ret_error, index, callback);
     return list_all(index, SQL(LIST_FAILURES), "failures", read_failure, &listing, ret_error);
 }
-
-/* ---- encodings for older entries ---- */
-
-static aoticache_status fill_rows(aoticache_index *index, const aoticache_index_encoding *encodings, size_t count,
-                                  aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(FILL_ENCODING), &statement, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
-        if (encodings[i].size > AOTICACHE_INDEX_MAX_ENCODING_BYTES || encodings[i].size == 0)
-            continue;
-        sqlite3_bind_int64(statement, 1, encodings[i].entry_id);
-        sqlite3_bind_blob(statement, 2, encodings[i].bytes, (int)encodings[i].size, SQLITE_STATIC);
-        status = aoticache_index_execute(index, statement, NULL, ret_error);
-    }
-    return status;
-}
-
-aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const aoticache_index_encoding *encodings,
-                                                size_t count, aoticache_error *ret_error)
-{
-    if (index == NULL || (encodings == NULL && count > 0))
-        return AOTICACHE_REFUSE_NULL(ret_error, index, encodings);
-    if (count == 0)
-        return AOTICACHE_OK;
-    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return aoticache_index_leave_write(index, fill_rows(index, encodings, count, ret_error), ret_error);
-}

@@ -102,35 +102,19 @@ static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aot
 
 /* ---- by key ---- */
 
-/* Checks the version at the first use. A newer library may have migrated the index between its opening and its first lookup:
- * aoticache_index_prepare(). */
-static aoticache_status check_first_run(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
-{
-    if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) > 1)
-        return AOTICACHE_OK;
-    return aoticache_index_refuse_newer(index, ret_error);
-}
-
 static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statement, const aoticache_digest *key,
                                   aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
                                   aoticache_error *ret_error)
 {
     size_t count = 0;
     int result = sqlite3_step(statement);
-    aoticache_status status = AOTICACHE_OK;
-    if (result == SQLITE_ROW || result == SQLITE_DONE)
-        status = check_first_run(index, statement, ret_error);
-    for (; status == AOTICACHE_OK && result == SQLITE_ROW; result = sqlite3_step(statement)) {
+    for (; result == SQLITE_ROW; result = sqlite3_step(statement)) {
         if (count < capacity && !(is_of_key(statement, key) && read_hit(statement, &ret_hits[count])))
             return aoticache_index_fail_row(index, "entries", ret_error);
         count++;
     }
-    if (status == AOTICACHE_OK && result != SQLITE_DONE)
+    if (result != SQLITE_DONE)
         return aoticache_index_fail(index, result, "cannot look up", ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_check_tables(index, statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
     if (count == 0)
         return AOTICACHE_NOT_FOUND;
     *ret_count = count;

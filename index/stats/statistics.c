@@ -92,17 +92,16 @@ aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_i
 
 /* ---- reading ---- */
 
-static aoticache_status read_times(aoticache_index *index, aoticache_index_times *ret_times, aoticache_error *ret_error)
+static aoticache_status read_zero_time(aoticache_index *index, int64_t *ret_zero_ns, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(READ_TIMES), &statement, ret_error);
+    aoticache_status status = aoticache_index_prepare(index, SQL(READ_ZERO_TIME), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     int result = sqlite3_step(statement);
     if (result != SQLITE_ROW)
         status = aoticache_index_fail(index, result, "cannot read", ret_error);
-    else if (!aoticache_index_read_integer(statement, 0, &ret_times->groups_ns) ||
-             !aoticache_index_read_integer(statement, 1, &ret_times->zero_ns))
+    else if (!aoticache_index_read_integer(statement, 0, ret_zero_ns))
         status = aoticache_index_fail_row(index, "meta", ret_error);
     sqlite3_reset(statement);
     return status;
@@ -186,8 +185,8 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
 }
 
 /* Reads all in one transaction, so that counters and histograms are of one moment. */
-static aoticache_status read_all(aoticache_index *index, const aoticache_index_reading *reading,
-                                 aoticache_index_times *ret_times, aoticache_error *ret_error)
+static aoticache_status read_all(aoticache_index *index, const aoticache_index_reading *reading, int64_t *ret_zero_ns,
+                                 aoticache_error *ret_error)
 {
     sqlite3_stmt *begin = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(BEGIN_READ), &begin, ret_error);
@@ -195,7 +194,7 @@ static aoticache_status read_all(aoticache_index *index, const aoticache_index_r
         status = aoticache_index_execute(index, begin, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = read_times(index, ret_times, ret_error);
+    status = read_zero_time(index, ret_zero_ns, ret_error);
     if (status == AOTICACHE_OK)
         status = read_counts(index, reading, ret_error);
     if (status == AOTICACHE_OK)
@@ -204,20 +203,20 @@ static aoticache_status read_all(aoticache_index *index, const aoticache_index_r
 }
 
 aoticache_status aoticache_index_read_statistics(aoticache_index *index, const aoticache_index_reading *reading,
-                                                 aoticache_index_times *ret_times, aoticache_error *ret_error)
+                                                 int64_t *ret_zero_ns, aoticache_error *ret_error)
 {
-    if (index == NULL || reading == NULL || ret_times == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, index, reading, ret_times);
+    if (index == NULL || reading == NULL || ret_zero_ns == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, index, reading, ret_zero_ns);
     if (reading->count == NULL || reading->histogram == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, reading->count, reading->histogram);
-    aoticache_index_times times = {.groups_ns = 0};
+    int64_t zero_ns = 0;
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = read_all(index, reading, &times, ret_error);
+    status = read_all(index, reading, &zero_ns, ret_error);
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)
-        *ret_times = times;
+        *ret_zero_ns = zero_ns;
     return status;
 }
 

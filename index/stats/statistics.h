@@ -146,14 +146,9 @@ typedef struct aoticache_index_reading {
     void *user;
 } aoticache_index_reading;
 
-typedef struct aoticache_index_times {
-    int64_t groups_ns; /* since when groups, histograms and history are kept */
-    int64_t zero_ns;   /* 0: never zeroed */
-} aoticache_index_times;
-
-/* Reads one consistent view. */
+/* Reads one consistent view. ret_zero_ns: when the numbers were zeroed; 0: never. */
 aoticache_status aoticache_index_read_statistics(aoticache_index *index, const aoticache_index_reading *reading,
-                                                 aoticache_index_times *ret_times, aoticache_error *ret_error);
+                                                 int64_t *ret_zero_ns, aoticache_error *ret_error);
 
 /* Lists slots of `step` seconds from `since_seconds` on, in order: the non-zero counters of each slot. */
 typedef bool (*aoticache_index_slot_fn)(void *user, int64_t start_seconds, const char *name, uint64_t value);

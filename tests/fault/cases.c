@@ -14,7 +14,6 @@
 
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
-#include "tests/helpers/index_version_1.h"
 
 void trial_index_path(char ret_path[700], const char *suffix)
 {
@@ -37,49 +36,6 @@ void trial_damage_index(void)
     char path[700];
     trial_index_path(path, "");
     write_file(path, "not a database");
-}
-
-/* The same entries in the first version of the index. */
-static const char first_version[] = INDEX_VERSION_1
-    "INSERT INTO meta VALUES('created_ns', 77);"
-    "INSERT INTO entries SELECT key, rank, created_ns, id, artifact, library, library_bytes, file_count, compile_ns,"
-    " requirements FROM now.entries;"
-    "INSERT INTO details SELECT id, key, guard, op, device, description, producer, last_used_ns, uses FROM now.details;"
-    "INSERT INTO objects SELECT digest, bytes FROM now.objects;"
-    "INSERT INTO artifact_objects WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9)"
-    " SELECT digest, i, substr(parts, 1 + 32 * i, 32) FROM now.objects, n WHERE 32 * i < length(parts);";
-
-/* Splits records: versions before 6 have no entry whose file is in its manifest. */
-static void take_records_apart(void)
-{
-    aoticache_error error = {.message = ""};
-    aoticache_cache *cache = trial_open();
-    for (int number = 1; number <= TRIAL_STORED; number++)
-        if (is_record(number, number % 2 == 0) && trial_put(cache, number, true, &error) != AOTICACHE_OK)
-            fail("first version", error.message);
-    if (aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error) != AOTICACHE_OK)
-        fail("first version", error.message);
-    aoticache_cache_close(cache);
-}
-
-void trial_go_back_to_first_version(void)
-{
-    char path[700], old[700], attach[800], *message = NULL;
-    sqlite3 *db = NULL;
-    take_records_apart();
-    trial_index_path(path, "");
-    trial_index_path(old, ".old");
-    snprintf(attach, sizeof attach, "ATTACH '%s' AS now", path);
-    if (sqlite3_open(old, &db) != SQLITE_OK || sqlite3_exec(db, attach, NULL, NULL, &message) != SQLITE_OK ||
-        sqlite3_exec(db, first_version, NULL, NULL, &message) != SQLITE_OK)
-        fail("first version", message);
-    sqlite3_close(db);
-    trial_index_path(attach, "-wal");
-    unlink(attach);
-    trial_index_path(attach, "-shm");
-    unlink(attach);
-    if (rename(old, path) != 0 || chmod(path, 0600) != 0)
-        fail("first version", strerror(errno));
 }
 
 static int archive = -1;

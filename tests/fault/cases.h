@@ -11,8 +11,6 @@ aoticache_status trial_reopen(aoticache_cache *unused, aoticache_error *ret_erro
 /* Writes the path of trial_cache()'s index, or of the file with that suffix next to it. */
 void trial_index_path(char ret_path[700], const char *suffix);
 void trial_damage_index(void);
-/* Changes the index to the first version, with the same entries. */
-void trial_go_back_to_first_version(void);
 
 /* Makes a second cache with entries TRIAL_NEW_KEY and TRIAL_NEW_KEY + 1, and an archive of it. */
 void trial_make_source(void);

@@ -1,6 +1,6 @@
 /*
- * fault_care: collecting, verifying, repairing, rebuilding and migrating the index, exporting, importing and merging,
- * with each call in turn failing (trial.h).
+ * fault_care: collecting, verifying, repairing, rebuilding the index, exporting, importing and merging, with each call in
+ * turn failing (trial.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -191,14 +191,6 @@ static const struct operation operations[] = {
      .spoil = lose_index,
      .is_unsound = true,
      .lacks_unreadable = true},
-    /*
-     * If it is unknown whether the directory can be written to, it is only read, and then an old index cannot be used.
-     */
-    {.name = "migration",
-     .perform = trial_reopen,
-     .opens_itself = true,
-     .spoil = trial_go_back_to_first_version,
-     .may_be = TRIAL_MAY_BE(UNSUPPORTED)},
     /* libarchive 3.6 leaks its buffers if zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
     {.name = "import",

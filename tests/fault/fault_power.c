@@ -110,7 +110,6 @@ static const struct durable_operation operations[] = {
      .puts = TRIAL_NEW_KEY,
      .puts_too = TRIAL_NEW_KEY + 1,
      .are_signed = true},
-    {.name = "migration", .perform = do_nothing, .spoil = trial_go_back_to_first_version},
     {.name = "rebuilding the index", .perform = do_nothing, .spoil = trial_damage_index, .rebuilds = true},
 };
 

@@ -29,7 +29,9 @@ static inline aoticache_status index_verify(aoticache_index *index, aoticache_er
         return status;
     const char *sql =
         "SELECT (SELECT printf('%d %d %d %d %d', entries, artifacts, objects, bytes, failures) FROM totals)"
-        " IS printf('%d %d %d %d %d', " AOTICACHE_INDEX_COUNTED_TOTALS ")";
+        " IS (SELECT printf('%d %d %d %d %d', (SELECT count(*) FROM entries),"
+        " (SELECT count(*) FROM objects WHERE entry <> 0), (SELECT count(*) FROM objects),"
+        " (SELECT ifnull(sum(bytes), 0) FROM objects), (SELECT count(*) FROM failures)))";
     if (sqlite3_prepare_v2(index->db, sql, -1, &statement, NULL) != SQLITE_OK || sqlite3_step(statement) != SQLITE_ROW)
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "totals: %s", sqlite3_errmsg(index->db));
     else if (sqlite3_column_int(statement, 0) != 1)
@@ -57,9 +59,9 @@ static inline bool index_skip_histogram(void *user, const aoticache_index_histog
 static inline aoticache_status index_list_counts(aoticache_index *index, aoticache_index_count_fn callback, void *user,
                                                  aoticache_error *ret_error)
 {
-    aoticache_index_times times;
+    int64_t zero_ns;
     const aoticache_index_reading reading = {.count = callback, .histogram = index_skip_histogram, .user = user};
-    return aoticache_index_read_statistics(index, &reading, &times, ret_error);
+    return aoticache_index_read_statistics(index, &reading, &zero_ns, ret_error);
 }
 
 /* Returns whether the index is in SQLite's write-ahead log mode. */

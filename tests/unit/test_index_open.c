@@ -1,5 +1,5 @@
 /*
- * index/: opening. New, empty, older, newer and foreign files; links; read-only files and directories; the journal.
+ * index/: opening. New, empty and foreign files, and those of other versions; links; read-only files and directories; the journal.
  */
 #include "index/eviction/eviction.h"
 #include "index/entries/integrity.h"
@@ -11,7 +11,6 @@
 
 #include "base/syscalls.h"
 #include "index/connection/connection_internal.h"
-#include "tests/helpers/index_version_1.h"
 
 TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
 
@@ -100,225 +99,23 @@ Test(index_open, foreign_user_version_alone_is_corrupt)
     cr_assert_eq(open_status(false, NULL), AOTICACHE_CORRUPT);
 }
 
-Test(index_open, newer_version_is_unsupported_and_untouched)
+Test(index_open, other_version_is_unsupported_and_untouched)
 {
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=7");
-    aoticache_error error = {0};
-    cr_assert_eq(open_status(false, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "version 7"), "%s", error.message);
-    fixture_sql("PRAGMA user_version=6");
+    fixture_sql("PRAGMA user_version=2");
+    for (int read_only = 0; read_only < 2; read_only++) {
+        aoticache_error error = {0};
+        cr_assert_eq(open_status(read_only, &error), AOTICACHE_UNSUPPORTED);
+        cr_assert_not_null(strstr(error.message, "its tables have version 2, and this library reads 1"), "%s",
+                           error.message);
+        cr_assert_not_null(strstr(error.message, "or delete the file"), "%s", error.message);
+    }
+    fixture_sql("PRAGMA user_version=1");
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 1);
     aoticache_index_close(index);
-}
-
-/* ---- a newer library migrates the index while it is open here ---- */
-
-static void refuses_newer(aoticache_index *index, const char *migration)
-{
-    char sql[300];
-    aoticache_index_hit hit;
-    size_t count = 0;
-    aoticache_error error = {.message = ""};
-    put_numbers(index, 1, 10, 11);
-    const aoticache_digest key = digest_of(1);
-    cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, NULL), AOTICACHE_OK);
-    snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s; PRAGMA user_version=7; COMMIT", migration);
-    fixture_sql(sql);
-    for (int again = 0; again < 2; again++) {
-        cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
-                     migration, error.message);
-        cr_assert_not_null(strstr(error.message, "version 7, this library knows up to 6"), "%s", error.message);
-        cr_assert_eq(aoticache_index_forget_failures(index, &key, INT64_MAX, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
-                     migration, error.message);
-        cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration,
-                     error.message);
-    }
-    aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=6");
-}
-
-Test(index_open, migrated_by_a_newer_library_while_open_is_unsupported)
-{
-    refuses_newer(fixture_must_open(), "CREATE TABLE later(x)");
-    refuses_newer(fixture_must_open(), "ALTER TABLE entries RENAME COLUMN library TO code");
-}
-
-Test(index_open, migrated_by_a_newer_library_before_the_first_lookup_is_unsupported)
-{
-    aoticache_index_hit hit;
-    size_t count = 0;
-    aoticache_error error = {.message = ""};
-    bool completed;
-    const aoticache_digest keys[] = {digest_of(1), digest_of(2)}; /* one that exists and one that does not */
-    for (int i = 0; i < 2; i++) {
-        aoticache_index *index = fixture_must_open();
-        put_numbers(index, 1, 10, 11);
-        aoticache_index_close(index);
-        index = fixture_must_open();
-        fixture_sql("PRAGMA user_version=7");
-        cr_assert_eq(aoticache_index_lookup(index, &keys[i], &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s",
-                     error.message);
-        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error),
-                     AOTICACHE_UNSUPPORTED, "%s", error.message);
-        aoticache_index_close(index);
-        fixture_sql("PRAGMA user_version=6");
-    }
-}
-
-Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
-{
-    aoticache_index *index = fixture_must_open();
-    aoticache_error error = {.message = ""};
-    put_numbers(index, 1, 10, 11);
-    fixture_sql("PRAGMA user_version=7");
-    cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
-    aoticache_index_close(index);
-}
-
-/* ---- migration: an index made by version 1, with one entry, one failure and one count ---- */
-
-static const char version_1[] = INDEX_VERSION_1
-    "INSERT INTO meta VALUES('created_ns', 77); INSERT INTO counts VALUES('hits', 5);"
-    "INSERT INTO entries VALUES(zeroblob(32), 0, 1000, 7, zeroblob(32), zeroblob(32), 10, 1, 500, zeroblob(16));"
-    "INSERT INTO details VALUES(7, zeroblob(32), '', 'aten::abs', 'cpu', 'text', 'cc', 1000, 3);"
-    "INSERT INTO objects VALUES(zeroblob(32), 10);"
-    "INSERT INTO artifact_objects VALUES(zeroblob(32), 0, zeroblob(32));"
-    "INSERT INTO failures VALUES(x'11"
-    "00000000000000000000000000000000000000000000000000000000000000',"
-    " 'aten::mm', 'text', 'message', 1, 100);";
-
-static bool see_old_entry(void *user, const aoticache_index_stored *stored)
-{
-    cr_expect_eq(stored->entry_id, 7);
-    cr_expect_eq(stored->encoding_size, 0, "an older version kept no encoding");
-    cr_expect_str_eq(stored->guard, "");
-    ++*(int *)user;
-    return true;
-}
-
-static bool see_old_failure(void *user, const aoticache_index_failure *failure)
-{
-    cr_expect_eq(failure->count, 1);
-    cr_expect_str_eq(failure->message, "message");
-    ++*(int *)user;
-    return true;
-}
-
-Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
-{
-    fixture_sql(version_1);
-    aoticache_index *index = fixture_must_open();
-    aoticache_digest zero = {.bytes = {0}};
-    aoticache_index_hit hit;
-    size_t count = 0;
-    int seen = 0;
-    cr_assert_eq(aoticache_index_lookup(index, &zero, &hit, 1, &count, NULL), AOTICACHE_OK);
-    cr_assert_eq(hit.entry_id, 7);
-    cr_assert_eq(aoticache_index_list_stored(index, "aten::abs", 0, 10, see_old_entry, &seen, NULL), AOTICACHE_OK);
-    cr_assert_eq(seen, 1);
-    cr_assert_eq(aoticache_index_list_failures(index, see_old_failure, &seen, NULL), AOTICACHE_OK);
-    cr_assert_eq(seen, 2);
-    aoticache_index_totals totals = must_read_totals(index);
-    cr_assert_eq(totals.created_ns, 77);
-    cr_assert_eq(totals.entries, 1);
-    sample with;
-    sample_make(&with, 1, 10, 11);
-    int64_t id = 0;
-    cr_assert_eq(aoticache_index_put(index, &with.entry, &id, NULL), AOTICACHE_OK);
-    cr_assert_gt(id, 7);
-    cr_assert_eq(index_verify(index, NULL), AOTICACHE_OK);
-    aoticache_index_close(index);
-    index = fixture_must_open();
-    cr_assert_eq(must_read_totals(index).entries, 2, "and it opens again");
-    aoticache_index_close(index);
-}
-
-/*
- * Migrates from version 1 to 2; then adds two entries that share a library, one of them used after it was made, a third
- * with the artifact of the second, and two more objects: one that several artifacts name, one that none does.
- */
-#define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
-#define OLD_ENTRY(key, id, artifact, files, created)                                                            \
-    "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31            \
-    "', x'04" NUMBER_31 "', 40, " files ", 600, zeroblob(16));"                                                 \
-    "INSERT INTO details VALUES(" id ", x'" key NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');" \
-    "INSERT INTO objects VALUES(x'" artifact NUMBER_31 "', 3);"                                                 \
-    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 0, x'" artifact NUMBER_31 "');"             \
-    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 1, x'04" NUMBER_31 "');"
-
-static const char version_2[] =
-    "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
-    "CREATE INDEX details_op ON details(op);"
-    "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;"
-    "PRAGMA user_version=2;" OLD_ENTRY("01", "8", "02", "1", "5000")
-        OLD_ENTRY("05", "9", "03", "2", "6000") "INSERT INTO entries VALUES(x'06" NUMBER_31
-                                                "', 0, 7000, 10, x'03" NUMBER_31 "', x'04" NUMBER_31 "', 40, 2, 600,"
-                                                " zeroblob(16));"
-                                                "INSERT INTO details VALUES(10, x'06" NUMBER_31
-                                                "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"
-                                                "UPDATE details SET last_used_ns = 9000 WHERE id = 8;"
-                                                "INSERT INTO objects VALUES(x'04" NUMBER_31 "', 40);"
-                                                "INSERT INTO objects VALUES(randomblob(32), 1000);";
-
-struct order {
-    int64_t ids[8];
-    uint64_t bytes[8];
-    size_t count;
-};
-
-static bool see_candidate(void *user, const aoticache_index_candidate *candidate)
-{
-    struct order *order = user;
-    order->ids[order->count] = candidate->entry_id;
-    order->bytes[order->count++] = candidate->bytes;
-    return true;
-}
-
-Test(index_open, version_2_is_migrated_with_totals_order_and_references)
-{
-    fixture_sql(version_1);
-    fixture_sql(version_2);
-    aoticache_index *index = fixture_must_open();
-    aoticache_index_totals totals = must_read_totals(index);
-    cr_assert_eq(totals.entries, 4);
-    cr_assert_eq(totals.artifacts, 3);
-    cr_assert_eq(totals.objects, 4, "what no artifact names is gone");
-    cr_assert_eq(totals.bytes, 10 + 3 + 3 + 40);
-    cr_assert_eq(totals.failures, 1);
-    cr_assert_eq(index_verify(index, NULL), AOTICACHE_OK);
-    struct order order = {.count = 0};
-    cr_assert_eq(aoticache_index_list_candidates(index, INT64_MIN, 0, 8, see_candidate, &order, NULL), AOTICACHE_OK);
-    cr_assert_eq(order.count, 4);
-    cr_assert_eq(order.ids[0], 7);
-    cr_assert_eq(order.ids[1], 9);
-    cr_assert_eq(order.ids[3], 8, "it was used last");
-    bool completed = false;
-    cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, NULL), AOTICACHE_OK);
-    cr_assert_eq(order.bytes[1], 43);
-    aoticache_index_owned owned[4];
-    size_t count = 0;
-    cr_assert_eq(aoticache_index_entry_objects(index, 9, owned, 4, &count, NULL), AOTICACHE_OK);
-    cr_assert_eq(count, 2);
-    cr_assert(owned[0].is_manifest);
-    cr_assert_eq(owned[1].refs, 2, "two artifacts share it");
-    uint64_t removed = 0;
-    cr_assert_eq(aoticache_index_remove_object(index, &owned[1].digest, &removed, NULL), AOTICACHE_OK);
-    cr_assert_eq(removed, 3);
-    cr_assert_eq(must_read_totals(index).objects, 1);
-    cr_assert_eq(index_verify(index, NULL), AOTICACHE_OK);
-    aoticache_index_close(index);
-}
-
-Test(index_open, version_1_that_cannot_be_written_is_unsupported)
-{
-    fixture_sql(version_1);
-    aoticache_error error = {0};
-    cr_assert_eq(open_status(true, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "migrated"), "%s", error.message);
 }
 
 Test(index_open, numbers_of_a_later_index_are_higher)

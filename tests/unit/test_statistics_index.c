@@ -1,5 +1,5 @@
 /*
- * index/stats: slots of the history over years, groups beyond their limit, and an index of version 2 that is migrated.
+ * index/stats: slots of the history over years, and groups beyond their limit.
  */
 #include "index_fixture.h"
 
@@ -65,11 +65,11 @@ static bool see_slot(void *user, int64_t start_seconds, const char *name, uint64
 static struct seen read_from(aoticache_index *index, aoticache_index_from from, int64_t since)
 {
     struct seen seen = {.hits = 0};
-    aoticache_index_times times;
+    int64_t zero_ns;
     const aoticache_index_reading reading = {
         .from = from, .since_seconds = since, .count = see_count, .histogram = see_histogram, .user = &seen};
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &times, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &zero_ns, &error), AOTICACHE_OK, "%s", error.message);
     return seen;
 }
 
@@ -175,9 +175,9 @@ Test(statistics_index, damaged_histogram_is_told)
     fixture_sql("UPDATE latencies SET counts = x'ffff'");
     index = fixture_must_open();
     struct seen seen = {.hits = 0};
-    aoticache_index_times times;
+    int64_t zero_ns;
     const aoticache_index_reading reading = {.count = see_count, .histogram = see_histogram, .user = &seen};
-    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &times, NULL), AOTICACHE_CORRUPT);
+    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &zero_ns, NULL), AOTICACHE_CORRUPT);
     aoticache_index_close(index);
 }
 
@@ -289,56 +289,6 @@ Test(statistics_index, locked_index_is_not_waited_for_where_that_is_not_wanted)
     sqlite3_close(db);
     cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, false, NULL), AOTICACHE_OK);
     cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 2);
-    aoticache_index_close(index);
-}
-
-/* ---- an index of an older version ---- */
-
-/* The tables of version 2 with three entries, two of one operator, with artifacts of 1100 bytes each. */
-static const char version_2[] =
-    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
-    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
-    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
-    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX entries_artifact ON entries(artifact);"
-    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
-    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
-    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL, encoding BLOB NOT NULL DEFAULT x'') STRICT;"
-    "CREATE INDEX details_op ON details(op);"
-    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
-    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
-    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
-    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL, count INTEGER NOT NULL DEFAULT 1)"
-    " STRICT, WITHOUT ROWID;"
-    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "INSERT INTO meta VALUES('created_ns', 1700000000000000000);"
-    "INSERT INTO counts VALUES('hits', 42);"
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3)"
-    " INSERT INTO entries SELECT CAST(printf('key%029d', i) AS BLOB), 0, 5, i, CAST(printf('art%029d', i) AS BLOB),"
-    " CAST(printf('lib%029d', i) AS BLOB), 1000, 1, 7, zeroblob(16) FROM n;"
-    "INSERT INTO details SELECT id, key, '', iif(id < 3, 'aten::abs', 'aten::neg'), 'cpu', 'x', 'cc 1', 5, 1, x''"
-    " FROM entries;"
-    "INSERT INTO objects SELECT artifact, 100 FROM entries UNION ALL SELECT library, 1000 FROM entries;"
-    "INSERT INTO artifact_objects SELECT artifact, 0, artifact FROM entries UNION ALL SELECT artifact, 1, library"
-    " FROM entries;"
-    "PRAGMA application_id=1634694243; PRAGMA user_version=2;";
-
-Test(statistics_index, entries_of_an_older_version_become_groups)
-{
-    fixture_sql(version_2);
-    aoticache_index *index = fixture_must_open();
-    struct groups groups = groups_of(index, AOTICACHE_INDEX_GROUP_OPERATOR);
-    cr_assert_eq(groups.count, 2);
-    cr_assert_eq(groups.entries, 3);
-    cr_assert_eq(groups.bytes, 3300);
-    cr_assert_eq(groups.hits, 0, "whose they were is not known");
-    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_ENVIRONMENT).count, 1);
-    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 42, "the counters stay");
-    flush_at(index, START, 5, 50);
-    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 47);
     aoticache_index_close(index);
 }
 

@@ -128,7 +128,6 @@ static void set_times(json_t *object, const aoticache_statistics *statistics)
     aoticache_cli_json_set(object, "zeroed_ns",
                            statistics->zeroed_ns == 0 ? json_null()
                                                       : aoticache_cli_json_count((uint64_t)statistics->zeroed_ns));
-    aoticache_cli_json_set(object, "recorded_ns", aoticache_cli_json_count((uint64_t)statistics->recorded_ns));
 }
 
 json_t *stat_json(const stat_view *view)

@@ -259,7 +259,7 @@ class Statistics(Structure):
     _fields_ = [
         ("counters", Counters),
         *((name, c_uint64) for name in ("entries", "artifacts", "objects", "bytes", "failures_remembered")),
-        *((name, c_int64) for name in ("created_ns", "since_ns", "zeroed_ns", "recorded_ns")),
+        *((name, c_int64) for name in ("created_ns", "since_ns", "zeroed_ns")),
         ("latencies", Latencies),
     ]
 
