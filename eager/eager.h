@@ -40,6 +40,10 @@ typedef struct aoticache_hook_options {
     uint32_t workers; /* worker: maximum number of worker processes, started on demand; 0: 1 */
     /* C: directories of sources, at most 16, NULL-terminated; searched in this order, then `kernels` */
     const char *const *kernel_directories;
+    /* C: returns the source of an operator's kernel ("aten::add.Tensor"), valid until the hook is freed, the same one each time;
+     * NULL: the directories are searched. Called on any thread. */
+    const char *(*source)(void *user, const char *op);
+    void *source_user; /* the first argument of `source`; borrowed until the hook is freed */
 } aoticache_hook_options;
 
 #define AOTICACHE_HOOK_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_hook_options)
@@ -69,9 +73,10 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
 
 /*
  * Creates a hook that compiles kernels written in C, each for one combination of dtype, sizes and strides. Needs no Python.
- * program: NULL for $AOTICACHE_CC, otherwise cc. To add your own kernels to the bundled ones, name their directories in
- * kernel_directories and leave `kernels` NULL; the first directory that has a source for the operator is used. An operator
- * without a source is UNSUPPORTED, and aoticache_hook_set_environment() reports it already.
+ * program: NULL for $AOTICACHE_CC, otherwise cc. To add your own kernels to the bundled ones, give their text with `source`, or
+ * name their directories in kernel_directories, and leave `kernels` NULL; the text, otherwise the first directory that has a
+ * source for the operator is used. An operator without a source is UNSUPPORTED, and aoticache_hook_set_environment() reports it
+ * already. The digest of the source is part of the key.
  * Returns: OK, NOT_FOUND (no compiler, no directory of kernels), UNSUPPORTED (cpu_features for which the compiler has no
  * option), DENIED, INVALID, NO_MEMORY, IO.
  */

@@ -1,6 +1,6 @@
 /*
- * eager/hook/c_source: the hook that compiles kernels written in C, one file per operator, with the compiler of this
- * machine.
+ * eager/hook/c_source: the hook that compiles kernels written in C, one file or text of the caller per operator, with the
+ * compiler of this machine.
  *
  * request_macros.c defines what a source sees of the request; the output is linked with runtime/. The output is the same for
  * the same request: it contains no paths, times or build ids.
@@ -35,6 +35,8 @@
 struct c_state {
     char *directories[MAX_DIRECTORIES]; /* directories of sources, in the order of search; absolute */
     size_t directory_count;
+    const char *(*source)(void *user, const char *op); /* NULL: there are only files */
+    void *source_user;
     aoticache_cpu_target target;
     _Atomic(aoticache_compiler *) compiler; /* its properties; queried once, when first needed */
     char plain_producer[160];               /* if it does not report any */
@@ -117,10 +119,15 @@ static void suggest_operator(const struct c_state *state, const char *op, char *
         snprintf(ret_hint, size, "; did you mean %s?", nearest);
 }
 
-/* Finds the source. ret_directory: the position of its directory. */
-static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_directory,
-                                    aoticache_error *ret_error)
+/* Finds the source: the caller's text, or NULL with the position of the directory that has the file. The text may include
+ * headers of all directories. */
+static aoticache_status find_source(const struct c_state *state, const char *op, const char **ret_text,
+                                    size_t *ret_directory, aoticache_error *ret_error)
 {
+    *ret_directory = 0;
+    *ret_text = state->source != NULL ? state->source(state->source_user, op) : NULL;
+    if (*ret_text != NULL)
+        return AOTICACHE_OK;
     char name[AOTICACHE_KERNEL_FILE_BYTES], path[PATH_MAX], tried[512] = "";
     size_t used = 0;
     aoticache_kernel_file_name(op, name);
@@ -186,14 +193,27 @@ static aoticache_status hash_headers(const char *directory, FILE *out, aoticache
     return status;
 }
 
+static aoticache_status hash_text(const char *text, FILE *out, aoticache_error *ret_error)
+{
+    aoticache_digest digest;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = aoticache_digest_of(text, strlen(text), &digest);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "hook c: out of memory");
+    aoticache_digest_to_hex(&digest, hex);
+    fprintf(out, "source %s\n", hex);
+    return AOTICACHE_OK;
+}
+
 /* Hashes the source and the headers that it may include: those of its own directory and of later directories. */
-static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t directory, FILE *out,
-                                     aoticache_error *ret_error)
+static aoticache_status hash_sources(const struct c_state *state, const char *op, const char *text, size_t directory,
+                                     FILE *out, aoticache_error *ret_error)
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES];
     aoticache_kernel_file_name(op, name);
     fputs(RECIPE, out);
-    aoticache_status status = hash_file(state->directories[directory], name, out, ret_error);
+    aoticache_status status =
+        text != NULL ? hash_text(text, out, ret_error) : hash_file(state->directories[directory], name, out, ret_error);
     for (size_t i = directory; i < state->directory_count && status == AOTICACHE_OK; i++)
         status =
             hash_headers(state->directories[i], out, ret_error); /* of two headers with one name the first is used */
@@ -205,8 +225,9 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
                                           aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
+    const char *source;
     size_t directory;
-    aoticache_status status = find_source(state, aoticache_request_op(request), &directory, ret_error);
+    aoticache_status status = find_source(state, aoticache_request_op(request), &source, &directory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     cleanup_free char *text = NULL;
@@ -214,7 +235,7 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
     FILE *out = aoticache_text_stream_open(&text, &size);
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    status = hash_sources(state, aoticache_request_op(request), directory, out, ret_error);
+    status = hash_sources(state, aoticache_request_op(request), source, directory, out, ret_error);
     bool complete = fclose(out) == 0;
     aoticache_digest digest;
     if (status == AOTICACHE_OK && (!complete || aoticache_digest_of(text, size, &digest) != AOTICACHE_OK))
@@ -269,9 +290,14 @@ struct c_paths {
     char runtime[PATH_MAX], torch[PATH_MAX], include[PATH_MAX];
 };
 
-static aoticache_status name_source(const struct c_state *state, const char *op, struct c_paths *paths,
-                                    aoticache_error *ret_error)
+/* Sets paths->source: the file, or a new one with the caller's text. */
+static aoticache_status name_source(const struct c_state *state, const char *op, const char *text,
+                                    struct c_paths *paths, const char *scratch, aoticache_error *ret_error)
 {
+    if (text != NULL) {
+        snprintf(paths->source, sizeof paths->source, "%s/source.c", scratch);
+        return write_text(paths->source, text, strlen(text), ret_error);
+    }
     char name[AOTICACHE_KERNEL_FILE_BYTES];
     const char *directory = state->directories[paths->directory];
     aoticache_kernel_file_name(op, name);
@@ -384,7 +410,7 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
                                   uint64_t deadline_ns, aoticache_answer *ret_answer, aoticache_error *ret_error)
 {
     struct c_state *state = hook->state;
-    const char *op = aoticache_request_op(request);
+    const char *op = aoticache_request_op(request), *text = NULL;
     const aoticache_compiler *compiler;
     cleanup_free char *said = NULL;
     cleanup_free struct c_paths *paths = calloc(1, sizeof *paths);
@@ -394,9 +420,9 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: directory %s is too long", directory);
     snprintf(paths->header, sizeof paths->header, "%s/request.h", directory);
     snprintf(paths->output, sizeof paths->output, "%s/kernel.so", directory);
-    aoticache_status status = find_source(state, op, &paths->directory, ret_error);
+    aoticache_status status = find_source(state, op, &text, &paths->directory, ret_error);
     if (status == AOTICACHE_OK)
-        status = name_source(state, op, paths, ret_error);
+        status = name_source(state, op, text, paths, directory, ret_error);
     if (status == AOTICACHE_OK)
         status = find_home(paths, ret_error);
     if (status == AOTICACHE_OK)
@@ -489,6 +515,8 @@ static aoticache_status fill_state(const aoticache_hook *hook, const aoticache_h
 {
     struct c_state *state = hook->state;
     const char *slash = strrchr(program, '/');
+    state->source = options->source;
+    state->source_user = options->source_user;
     snprintf(state->plain_producer, sizeof state->plain_producer, "cc %.150s", slash != NULL ? slash + 1 : program);
     aoticache_status status = aoticache_cpu_target_flags(hook->cpu_features, &state->target, ret_error);
     return status == AOTICACHE_OK ? find_directories(state, options, ret_error) : status;

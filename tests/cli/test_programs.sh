@@ -118,5 +118,10 @@ runs() { # PROGRAM OUTPUT
 }
 runs README.1 '^1 3 5$'
 runs binding-author.1 '^1 2 3$'
+runs binding-author.2 '^2 6 4 8 $'
+runs holder '^1 2 3$'
+try 'the fallback answers, and a thread compiles' 0 env "AOTICACHE_DIR=$work/fallback" "$work/static"
+is 'the fallback answers once' 1 "$(grep -c "^the framework's kernel answers$" "$out")"
+prints 'the compiled kernel after it' '^hits 1, compiles 1$'
 runs hooks.1 '^16 35$'
 finish

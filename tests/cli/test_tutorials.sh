@@ -18,12 +18,16 @@ follow() {
 
 mkdir "$work/author"
 example docs/tutorials/binding-author.md program >"$work/author/abs.c"
+example docs/tutorials/binding-author.md twice >"$work/author/twice.c"
 AOTICACHE_DIR=$work/author/kernels follow binding-author.md "$work/author"
-is 'the fallback answers once, in the first run' 1 "$(grep -c "^the framework's kernel answers$" "$out")"
-prints 'the first run compiles' '^hits 1, compiles 1$'
-is 'the second run, the recorded one and the warm one do not' 3 "$(grep -c '^hits 2, compiles 0$' "$out")"
+is 'the program runs twice, recorded, and after a warm start' 4 "$(grep -c '^1 2 3$' "$out")"
+prints 'the first run compiles' '^compiles +1 \('
+prints 'the second run does not' '^hits +1 \(50.0 %\)$'
+prints 'a kernel of the program itself' '^2 6 4 8 $'
 prints 'a miss is explained' 'argument 0: sizes  \[4\]    \[3\]'
 prints 'a list is compiled beforehand' '^0 there, 1 compiled, 0 failed, 0 unsupported'
+try 'statistics of the warm start' 0 env AOTICACHE_DIR="$work/author/image" aoticache-stat --json
+member 'it compiled what was recorded and nothing else' counters.compiles 1
 
 mkdir "$work/operator"
 unset AOTICACHE_DIR AOTICACHE_KEYS # the page's configurations have them

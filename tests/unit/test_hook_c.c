@@ -3,6 +3,7 @@
 #include "compiler_macros.h"
 #include "base/names.h"
 #include "cache/request/cpu_detect.h"
+#include "eager/call.h"
 #include "eager/hook/hook_internal.h"
 #include "loader/tensor.h"
 #include "eager_fixture.h"
@@ -523,6 +524,88 @@ Test(hook_c, source_of_ones_own_includes_headers_that_come_along)
     cr_assert_eq(make_hook_of(directories, NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request *request = make_abs_request();
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
+static const char one_more[] = "#include \"unary.h\"\n"
+                               "static inline TYPE apply(TYPE x) { return x + 1; }\n"
+                               "EXPORT_UNARY_KERNEL\n";
+
+/* user: the source of aten::abs */
+static const char *source_of_abs(void *user, const char *op)
+{
+    return strcmp(op, "aten::abs") == 0 ? user : NULL;
+}
+
+static aoticache_hook *make_hook_with_source(char *source)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    aoticache_error error = {.message = ""};
+    options.source = source_of_abs;
+    options.source_user = source;
+    cr_assert_eq(aoticache_hook_create_c(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    return hook;
+}
+
+Test(hook_c, text_of_the_caller_comes_before_files)
+{
+    need_compiler();
+    char source[sizeof one_more];
+    struct tensor x = {.dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = {3}, .strides = {1}, .data.f = {1, -2, 3}};
+    aoticache_error error = {.message = ""};
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_context *context = NULL;
+    aoticache_tensor_view view = AOTICACHE_TENSOR_VIEW_INIT, y;
+    view.data = &x.data;
+    view.dtype = x.dtype;
+    view.ndim = x.ndim;
+    view.sizes = x.sizes;
+    memcpy(source, one_more, sizeof source);
+    options.hook = make_hook_with_source(source);
+    cr_assert_eq(aoticache_context_open(make_directory("cache"), &options, &context, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(aoticache_call(context, "aten::abs", &view, 1, &y, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_float_eq(((const float *)y.data)[1], -1, 0, "the caller's kernel");
+    aoticache_tensor_free(y.handle);
+    cr_assert_eq(aoticache_call(context, "aten::neg", &view, 1, &y, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_float_eq(((const float *)y.data)[1], 2, 0, "the library's kernel");
+    aoticache_tensor_free(y.handle);
+    aoticache_context_free(context);
+}
+
+Test(hook_c, text_of_the_caller_is_in_the_key)
+{
+    char source[2][sizeof one_more];
+    aoticache_error error;
+    char versions[3][128];
+    memcpy(source[0], one_more, sizeof one_more);
+    memcpy(source[1], one_more, sizeof one_more);
+    *strchr(source[1], '1') = '2';
+    for (int i = 0; i < 3; i++) {
+        aoticache_hook *hook = make_hook_with_source(source[i % 2]);
+        aoticache_request *request = make_abs_request();
+        cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
+        snprintf(versions[i], sizeof versions[i], "%s",
+                 aoticache_request_get_environment(request, "framework_version"));
+        aoticache_request_free(request);
+        aoticache_hook_free(hook);
+    }
+    cr_assert_str_neq(versions[0], versions[1]);
+    cr_assert_str_eq(versions[0], versions[2]);
+}
+
+Test(hook_c, error_in_the_callers_text_is_told)
+{
+    need_compiler();
+    char source[] = "#error something is wrong\n";
+    struct delivery delivery;
+    aoticache_error error;
+    aoticache_hook *hook = make_hook_with_source(source);
+    aoticache_request *request = make_abs_request();
+    cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_not_null(strstr(error.message, "something is wrong"), "%s", error.message);
     aoticache_request_free(request);
     aoticache_hook_free(hook);
 }

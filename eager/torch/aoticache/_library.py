@@ -165,6 +165,8 @@ class HookOptions(Structure):
         ("environment", POINTER(c_char_p)),
         ("workers", c_uint32),
         ("kernel_directories", POINTER(c_char_p)),
+        ("source", c_void_p),
+        ("source_user", c_void_p),
     ]
 
 
