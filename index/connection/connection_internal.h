@@ -58,8 +58,10 @@ struct aoticache_index {
     uint32_t wait_ms; /* how long a statement waits for a lock: lock_timeout_ms, but shorter for some statements */
     uint64_t wait_begun_ns; /* when the current wait began */
     int gate_fd;            /* -1: not open (writer_queue.c) */
-    bool is_in_gate;        /* the gate is locked: this connection writes next */
-    bool is_connecting;     /* no other thread may use the connection yet */
+    dev_t gate_device;      /* of its file: a program may close the descriptor, and open another file with its number */
+    ino_t gate_inode;
+    bool is_in_gate;    /* the gate is locked: this connection writes next */
+    bool is_connecting; /* no other thread may use the connection yet */
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
     char *path;            /* for messages */
@@ -182,6 +184,8 @@ int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_wr
 void aoticache_index_writer_queue_enter(aoticache_index *index);
 /* Preserves errno. */
 void aoticache_index_writer_queue_leave(aoticache_index *index);
+/* Closes the gate, unless the program has closed its descriptor. */
+void aoticache_index_writer_queue_close(aoticache_index *index);
 
 /* ---- checkpoint.c ---- */
 

@@ -37,10 +37,7 @@ void aoticache_index_disconnect(aoticache_index *index)
     }
     sqlite3_close(index->db);
     index->db = NULL;
-    if (index->gate_fd >= 0)
-        close(index->gate_fd);
-    index->gate_fd = -1;
-    index->is_in_gate = false;
+    aoticache_index_writer_queue_close(index);
     index->durability = AOTICACHE_INDEX_DURABILITY_UNSET;
     index->is_without_shm = false;
 }
