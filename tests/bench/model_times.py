@@ -479,7 +479,7 @@ def processor():
 
 HEAD = """# Models that run without PyTorch
 
-Made by `make models` (tests/bench/model_times.py) from [model_times.json](../tests/bench/model_times.json), which has all times;
+Made by `make models` (tests/bench/model_times.py) from `tests/bench/model_times.json`, which has all times;
 not edited by hand.
 
 Thirty models (tests/python/large_models.py: float32, random weights from a fixed seed) run in three ways:

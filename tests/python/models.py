@@ -249,7 +249,7 @@ def result(torch, name, column):
 RESULTS_TITLE = "## Thirty models in float32, bfloat16 and with a free batch"
 RESULTS_HEAD = RESULTS_TITLE + """
 
-Made by `make model-results` (tests/python/models.py) from [model_results.json](../tests/python/model_results.json); not edited
+Made by `make model-results` (tests/python/models.py) from `tests/python/model_results.json`; not edited
 by hand. The models are smaller here, and nothing is timed.
 
 Differences are from eager PyTorch's output and relative to its largest element. *PyTorch*: `aoti_load_package` with the same

@@ -422,7 +422,7 @@ MEANINGS = {
 HEAD = """# Operators of PyTorch that run without PyTorch
 
 Made by `make operators` (tests/python/operator_table.py) from
-[operator_results.json](../tests/python/operator_results.json), which has the result of every operator; not edited by hand.
+`tests/python/operator_results.json`, which has the result of every operator; not edited by hand.
 
 This covers the %(database)d operators of PyTorch's test database, on the CPU, with PyTorch %(torch)s and float32 tensors (int64 or
 complex64 if an operator does not take float32). For each operator, the first of its first %(samples)d samples that `torch.export`

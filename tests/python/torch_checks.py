@@ -441,7 +441,7 @@ def notes_on(name, counts):
 
 HEAD = """# Checks of PyTorch's operators at their edges
 
-Made by `make torch-checks` (tests/python/torch_checks.py) from [torch_checks.json](../tests/python/torch_checks.json), which has
+Made by `make torch-checks` (tests/python/torch_checks.py) from `tests/python/torch_checks.json`, which has
 the counts of each operator; not edited by hand.
 
 The operators of the preset "safe" are called on the CPU, with 1 and 2 threads, as %(entries)d entries of the operator database of

@@ -73,7 +73,7 @@ PyTorch %(torch)s. tests/python/test_torch_operators.py compares compiled kernel
 - `aoticache.operators()` returns the names of all that can be served.
 - `aoticache.explain(name)` says whether an overload is served and why not. For a composition it names the operators to enable
   instead, if they are known.
-- [torch_operator_table.json](../tests/python/torch_operator_table.json) lists all overloads by verdict and reason.
+- `tests/python/torch_operator_table.json` lists all overloads by verdict and reason.
 """
 
 
