@@ -230,10 +230,6 @@ $(call objects,loader/package/archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-D
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
-# PyTorch's exceptions pass through functions of C there, on the stable C ABI. Such a function has nothing to clean up:
-# otherwise the library would need libgcc_s, in every process.
-$(call objects,$(filter-out eager/torch/bridge_open.c,$(wildcard eager/torch/*.c))): OWN_CFLAGS += -fexceptions
-
 $(call objects,runtime/shim/products/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'

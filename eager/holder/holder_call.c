@@ -14,8 +14,7 @@ static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set,
                                      aoticache_error *ret_error)
 {
     aoticache_timed_call timed = {.verdict = NULL, .substituted = substituted};
-    aoticache_status status =
-        aoticache_holder_call_slow_path(holder, key_set, stack, packed, NULL, &timed, NULL, ret_error);
+    aoticache_status status = aoticache_holder_call_slow_path(holder, key_set, stack, packed, &timed, NULL, ret_error);
     if (timed.verdict != NULL) {
         uint64_t ns = holder->context->clock_ns() - timed.begin_ns;
         aoticache_timed_call_end(&timed, holder, status == AOTICACHE_OK ? ns : 0);
@@ -32,13 +31,13 @@ static aoticache_status call_substituted(aoticache_holder *holder, uint64_t key_
     bool packs = false, ready = false, left = false;
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot != NULL) {
-        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, &status, ret_error);
         left = !ready && packs && aoticache_holder_prefers_fallback(holder, &packed);
         aoticache_epoch_leave(slot);
     }
     if (!ready && !left)
         status = call_unready(holder, key_set, stack, packs ? &packed : NULL, substituted, ret_error);
-    aoticache_numbers_take_back(substituted, false);
+    aoticache_numbers_take_back(substituted);
     if (left)
         return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
     return ready ? aoticache_holder_conclude(holder, key_set, stack, status, ret_error) : status;
@@ -91,14 +90,14 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
     aoticache_epoch_leave(slot);
     if (left)
         return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
-    if (substituted && aoticache_numbers_make_tensors(&numbers, false)) {
+    if (substituted && aoticache_numbers_make_tensors(&numbers)) {
         aoticache_status status = call_substituted(holder, key_set, stack, &numbers, ret_error);
         const bool was_made = status != AOTICACHE_COMPILE_FAILED && status != AOTICACHE_UNSUPPORTED;
         if (was_made || !aoticache_numbers_were_given_up(holder, &numbers) ||
             (holder->fallback != NULL && !holder->context->fail_calls))
             return status;
     } else if (substituted) {
-        aoticache_numbers_take_back(&numbers, false);
+        aoticache_numbers_take_back(&numbers);
     }
     return call_unready(holder, key_set, stack, packed, NULL, ret_error);
 }
@@ -116,10 +115,10 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     if (__builtin_expect(slot == NULL, 0))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for a thread's state",
                                    holder->op);
-    bool ready = aoticache_holder_call_hot(holder, stack, stack->count - holder->num_arguments, &packed, &packs, NULL,
+    bool ready = aoticache_holder_call_hot(holder, stack, stack->count - holder->num_arguments, &packed, &packs,
                                            &status, ret_error);
     if (__builtin_expect(!ready && !packs, 0))
-        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, &status, ret_error);
     if (__builtin_expect(!ready, 0))
         return call_missed(holder, key_set, stack, packs ? &packed : NULL, slot, ret_error);
     aoticache_epoch_leave(slot);

@@ -252,11 +252,11 @@ static inline aoticache_runner *aoticache_holder_probe(const aoticache_holder *h
  * Runs a library on the arguments on top of the stack, which are tensors and numbers, and replaces them with the results.
  * False: there are too many tensors, one has no handle, or the counts do not fit the library, and nothing was run.
  *
- * base: where the arguments begin on the stack. consumed: as in aoticache_holder_run().
+ * base: where the arguments begin on the stack.
  */
 static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoticache_runner *runner,
-                                            aoticache_stack *stack, size_t base, bool *consumed,
-                                            aoticache_status *ret_status, aoticache_error *ret_error)
+                                            aoticache_stack *stack, size_t base, aoticache_status *ret_status,
+                                            aoticache_error *ret_error)
 {
     AtenTensorHandle inputs[AOTICACHE_HOT_MAX_TENSORS], outputs[AOTICACHE_HOT_MAX_TENSORS];
     size_t used = 0, num_outputs = aoticache_runner_hot_of(runner)->num_outputs;
@@ -272,12 +272,7 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
                              holder->returns != AOTICACHE_RETURNS_TENSORS,
                          0))
         return false;
-    if (consumed != NULL) {
-        *consumed = true;
-        *ret_status = aoticache_runner_run_stealing(runner, inputs, used, outputs, num_outputs, ret_error);
-    } else {
-        *ret_status = aoticache_runner_run_checked(runner, inputs, outputs, ret_error);
-    }
+    *ret_status = aoticache_runner_run_checked(runner, inputs, outputs, ret_error);
     if (__builtin_expect(*ret_status != AOTICACHE_OK, 0))
         return true;
     for (size_t i = 0; i < num_outputs; i++) {
@@ -294,14 +289,14 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
  * Inside an epoch, with all arguments on the stack from `base` on.
  */
 static inline bool aoticache_holder_call_hot(aoticache_holder *holder, aoticache_stack *stack, size_t base,
-                                             aoticache_packed *ret_packed, bool *ret_packs, bool *consumed,
+                                             aoticache_packed *ret_packed, bool *ret_packs,
                                              aoticache_status *ret_status, aoticache_error *ret_error)
 {
     aoticache_runner *runner = aoticache_holder_probe(holder, stack->values + base, ret_packed, ret_packs);
     if (__builtin_expect(runner == NULL, 0))
         return false;
-    if (__builtin_expect(!aoticache_holder_run_hot(holder, runner, stack, base, consumed, ret_status, ret_error), 0))
-        *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
+    if (__builtin_expect(!aoticache_holder_run_hot(holder, runner, stack, base, ret_status, ret_error), 0))
+        *ret_status = aoticache_holder_run(holder, runner, stack, ret_error);
     return true;
 }
 

@@ -413,12 +413,12 @@ typedef struct aoticache_numbers {
 bool aoticache_numbers_substitute(const aoticache_holder *holder, aoticache_value *arguments,
                                   const aoticache_packed *packed, aoticache_numbers *ret_numbers);
 /*
- * Creates the tensors for a library. consume: the library will take ownership of the tensors. False: they cannot be created,
- * and the call must not be run. Inside an epoch, or after one of this thread.
+ * Creates the tensors for a library. False: they cannot be created, and the call must not be run. Inside an epoch, or after
+ * one of this thread.
  */
-bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume);
-/* Restores the arguments; does not touch results. consumed: a library has taken the tensors. May be called repeatedly. */
-void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed);
+bool aoticache_numbers_make_tensors(aoticache_numbers *numbers);
+/* Restores the arguments; does not touch results. May be called repeatedly. */
+void aoticache_numbers_take_back(aoticache_numbers *numbers);
 
 /*
  * Notes the numbers of a call without a kernel. Returns true if an argument has now had enough different values to be
@@ -441,20 +441,16 @@ bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aotic
 /*
  * Runs a loaded library on the arguments on top of the stack. Inside an epoch. LOAD_FAILED: the library does not fit these
  * arguments (it takes another number of tensors).
- *
- * consumed: NULL: the caller keeps the tensors of the arguments. Otherwise the library takes ownership of their handles, each
- * once, which saves creating new ones; *consumed is set to true if that has happened, whether or not the run succeeded.
  */
 aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                      bool *consumed, aoticache_error *ret_error);
+                                      aoticache_error *ret_error);
 /*
  * Calls the kernel that is ready for arguments of any kind, including lists and strings; *ret_status is its status. False: none
  * is ready, and aoticache_holder_call_slow_path() must be called, with the packed arguments if *ret_packs. Inside an epoch,
  * with all arguments on the stack. For tensors and numbers only, aoticache_holder_call_hot() (holder_hot.h) is faster.
  */
 bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
-                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
-                                 aoticache_error *ret_error);
+                                 bool *ret_packs, aoticache_status *ret_status, aoticache_error *ret_error);
 /* Completes a call that a ready kernel answered with `status`, and returns the call's status. Outside of epochs. */
 aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                            aoticache_status status, aoticache_error *ret_error);
@@ -485,7 +481,6 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
  * Answers a call that the table does not answer.
  *
  * packed:       NULL if no kernel can take the arguments.
- * consumed:     as in aoticache_holder_run().
  * timed:        the call's part in a trial; may be NULL. If it is the fallback's turn, the code that knows when the fallback
  * has
  *               answered must call aoticache_timed_call_end().
@@ -493,9 +488,8 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
  *               status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                                 const aoticache_packed *packed, bool *consumed,
-                                                 aoticache_timed_call *timed, bool *ret_compiles,
-                                                 aoticache_error *ret_error);
+                                                 const aoticache_packed *packed, aoticache_timed_call *timed,
+                                                 bool *ret_compiles, aoticache_error *ret_error);
 
 /* ---- verdict.c: whether kernels are faster than the fallback ---- */
 

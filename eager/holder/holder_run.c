@@ -99,7 +99,7 @@ static void free_handles(AtenTensorHandle *own, size_t count)
 /* Runs with arrays that are large enough. */
 static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
                                  AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
-                                 size_t num_outputs, bool *consumed, aoticache_error *ret_error)
+                                 size_t num_outputs, aoticache_error *ret_error)
 {
     AtenTensorHandle *own = NULL;
     size_t num_inputs = 0, expected = aoticache_runner_hot_of(runner)->num_inputs;
@@ -116,11 +116,8 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
         }
         status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
         free_handles(own, num_inputs);
-    } else if (consumed == NULL || num_inputs != expected) { /* a wrong number is refused, nothing may be consumed */
-        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     } else {
-        *consumed = true;
-        status = aoticache_runner_run_stealing(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     }
     if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: wrong counts, here an error of the library */
         return status == AOTICACHE_INVALID ? AOTICACHE_LOAD_FAILED : status;
@@ -131,7 +128,7 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
 }
 
 aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                      bool *consumed, aoticache_error *ret_error)
+                                      aoticache_error *ret_error)
 {
     AtenTensorHandle inputs[TENSORS_ON_STACK], outputs[TENSORS_ON_STACK];
     const aoticache_runner_hot *hot = aoticache_runner_hot_of(runner);
@@ -142,12 +139,12 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
                                    "%s: the stack has space for %zu values; %zu are needed", holder->op,
                                    stack->capacity, stack->count - holder->num_arguments + results);
     if (__builtin_expect(num_inputs <= TENSORS_ON_STACK && num_outputs <= TENSORS_ON_STACK, 1))
-        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, consumed, ret_error);
+        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, ret_error);
     cleanup_free AtenTensorHandle *more = calloc(num_inputs + num_outputs + 1, sizeof *more);
     if (more == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: out of memory for %zu tensors", holder->op,
                                    num_inputs + num_outputs);
-    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
+    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, ret_error);
 }
 
 /* ---- the fallback ---- */
@@ -164,15 +161,14 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
 /* ---- a call whose kernel is ready ---- */
 
 bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
-                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
-                                 aoticache_error *ret_error)
+                                 bool *ret_packs, aoticache_status *ret_status, aoticache_error *ret_error)
 {
     *ret_packs =
         aoticache_pack(stack->values + stack->count - holder->num_arguments, holder->num_arguments, ret_packed);
     aoticache_runner *runner = *ret_packs ? aoticache_holder_find_ready(holder, ret_packed) : NULL;
     if (runner == NULL)
         return false;
-    *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
+    *ret_status = aoticache_holder_run(holder, runner, stack, ret_error);
     return true;
 }
 

@@ -24,7 +24,6 @@ typedef struct slow_call {
     aoticache_stack *stack;
     const aoticache_packed *packed;
     aoticache_miss_request miss;
-    bool *consumed;     /* as in aoticache_holder_run() */
     bool *ret_compiles; /* as in aoticache_holder_call_slow_path() */
     aoticache_timed_call *timed;
     bool prepares;           /* the fallback has answered; only a compile is prepared */
@@ -57,7 +56,7 @@ static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hi
     if (runner == NULL)
         call->status = aoticache_known_kernel_load(known, &runner, &call->is_counted, &call->error);
     if (call->status == AOTICACHE_OK) {
-        call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
+        call->status = aoticache_holder_run(call->holder, runner, call->stack, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
             aoticache_holder_note_use(call->holder, verdict->hot);
@@ -78,10 +77,9 @@ static bool run_as_hit(slow_call *call)
     if (slot == NULL)
         return false;
     bool ready = aoticache_holder_call_hot(holder, call->stack, call->stack->count - holder->num_arguments, &packed,
-                                           &packs, call->consumed, &call->status, &call->error);
+                                           &packs, &call->status, &call->error);
     if (!ready && !packs)
-        ready = aoticache_holder_call_ready(holder, call->stack, &packed, &packs, call->consumed, &call->status,
-                                            &call->error);
+        ready = aoticache_holder_call_ready(holder, call->stack, &packed, &packs, &call->status, &call->error);
     aoticache_epoch_leave(slot);
     return ready;
 }
@@ -454,7 +452,7 @@ static bool make_miss_request(slow_call *call)
 static void take_back(slow_call *call)
 {
     if (call->timed->substituted != NULL)
-        aoticache_numbers_take_back(call->timed->substituted, call->consumed != NULL && *call->consumed);
+        aoticache_numbers_take_back(call->timed->substituted);
 }
 
 static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
@@ -491,14 +489,12 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slow_path(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                                 const aoticache_packed *packed, bool *consumed,
-                                                 aoticache_timed_call *timed, bool *ret_compiles,
-                                                 aoticache_error *ret_error)
+                                                 const aoticache_packed *packed, aoticache_timed_call *timed,
+                                                 bool *ret_compiles, aoticache_error *ret_error)
 {
     slow_call call = {.holder = holder,
                       .stack = stack,
                       .packed = packed,
-                      .consumed = consumed,
                       .timed = timed,
                       .ret_compiles = ret_compiles,
                       .status = AOTICACHE_NO_MEMORY,

@@ -224,9 +224,9 @@ static struct aoticache_own_numbers *take_own(void)
     return mine->numbers;
 }
 
-bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume)
+bool aoticache_numbers_make_tensors(aoticache_numbers *numbers)
 {
-    struct aoticache_own_numbers *own = numbers->own = consume ? NULL : take_own();
+    struct aoticache_own_numbers *own = numbers->own = take_own();
     for (size_t i = 0; i < numbers->count; i++) {
         aoticache_substituted_number *substituted = &numbers->substituted[i];
         if (own == NULL) {
@@ -243,11 +243,11 @@ bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume)
     return true;
 }
 
-void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed)
+void aoticache_numbers_take_back(aoticache_numbers *numbers)
 {
     for (size_t i = 0; i < numbers->count; i++) {
         aoticache_substituted_number *substituted = &numbers->substituted[i];
-        if (numbers->own == NULL && !consumed)
+        if (numbers->own == NULL)
             aoticache_tensor_free(substituted->view.handle);
         /* A call that was answered may have stored a result there. */
         if (substituted->place->kind == AOTICACHE_VALUE_TENSOR && substituted->place->as.tensor == &substituted->view)

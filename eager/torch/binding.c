@@ -7,16 +7,10 @@
 #include "eager/holder/holder_internal.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/torch_internal.h"
-#include "loader/loader.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <time.h>
-
-/* The source of our kernels in PyTorch's messages. */
-#define REGISTERED_AT "libaoticache"
-#define NAME_BYTES 512 /* of a namespace, and of a name with its overload */
 
 /* ---- the binding ---- */
 
@@ -25,24 +19,10 @@ static aoticache_status read_options(const aoticache_binding_options *options, a
 {
     aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT, options,
                                                      ret_options, ret_error);
-    if (status == AOTICACHE_OK && ret_options->context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_binding_create: options.context is NULL");
+    if (status == AOTICACHE_OK && (ret_options->context == NULL || ret_options->bridge == NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_binding_create: options.%s is NULL",
+                                   ret_options->context == NULL ? "context" : "bridge");
     return status;
-}
-
-static aoticache_status open_way(aoticache_binding *binding, const aoticache_binding_options *options,
-                                 aoticache_error *ret_error)
-{
-    if (options->bridge != NULL) {
-        binding->has_bridge = true;
-        return aoticache_binding_open_bridge(options->bridge, &binding->bridge, ret_error);
-    }
-    const aoticache_torch *torch;
-    aoticache_status status = aoticache_torch_get(&torch, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    binding->torch_version = options->torch_version != 0 ? options->torch_version : torch->aoti_torch_abi_version();
-    return aoticache_stable_bind(options->torch_library, torch, &binding->stable, ret_error);
 }
 
 aoticache_status aoticache_binding_create(const aoticache_binding_options *options, aoticache_binding **ret_binding,
@@ -59,7 +39,7 @@ aoticache_status aoticache_binding_create(const aoticache_binding_options *optio
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a binding");
     binding->context = all.context;
     pthread_mutex_init(&binding->lock, NULL);
-    status = open_way(binding, &all, ret_error);
+    status = aoticache_binding_open_bridge(all.bridge, &binding->bridge, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_binding_free(binding);
         return status;
@@ -128,7 +108,7 @@ static aoticache_status make_holder(aoticache_binding_operator *op, const aotica
     chosen.device = options->device;
     chosen.dynamic = options->dynamic;
     chosen.fallback = aoticache_binding_want_fallback;
-    chosen.in_place = op->binding->has_bridge;
+    chosen.in_place = true;
     aoticache_status status = aoticache_holder_create(op->binding->context, &chosen, &op->holder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -137,24 +117,9 @@ static aoticache_status make_holder(aoticache_binding_operator *op, const aotica
     return AOTICACHE_OK;
 }
 
-static aoticache_status plan_stable(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
-                                    aoticache_error *ret_error)
-{
-    const aoticache_schema *schema = op->holder->schema;
-    if (options->fallback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: without a bridge it needs a fallback",
-                                   schema->full_name);
-    if (op->holder->returns == AOTICACHE_RETURNS_LIST)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s returns a list of tensors, which only the bridge supports; the bridge "
-                                   "needs a C++ compiler",
-                                   schema->full_name);
-    return aoticache_stable_plan_create(schema, &op->plan, ret_error);
-}
-
 static void set_checks(aoticache_binding_operator *op)
 {
-    op->settings = op->binding->has_bridge ? op->binding->bridge.settings : op->binding->stable.settings;
+    op->settings = op->binding->bridge.settings;
     op->asks_deterministic = aoticache_binding_asks_deterministic(op->holder);
     op->precheck = aoticache_precheck_find(op->holder);
     op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
@@ -169,81 +134,21 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op,
         status = check_arguments(op->holder->schema, ret_error);
     if (status == AOTICACHE_OK)
         set_checks(op);
-    if (status == AOTICACHE_OK && !op->binding->has_bridge)
-        status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_registration_acquire(op->holder->schema, options->dispatch_key, !op->binding->has_bridge,
-                                                &op->registration, ret_error);
+        status =
+            aoticache_registration_acquire(op->holder->schema, options->dispatch_key, &op->registration, ret_error);
     return status;
 }
 
-/* ---- registering with PyTorch ---- */
-
-static aoticache_status register_with_bridge(aoticache_binding_operator *op, aoticache_error *ret_error)
+/* Registers with PyTorch. Calls may arrive before this returns. */
+static aoticache_status register_with_torch(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
     char message[sizeof ret_error->message] = "";
+    atomic_store(&op->registration->op, op);
     aoticache_status status = op->binding->bridge.enable(
         op->registration->name, op->registration->overload, aoticache_holder_schema(op->holder),
         op->registration->dispatch_key, op->registration, &op->torch_registration, message, sizeof message);
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
-}
-
-/* Removes our function from PyTorch. */
-static void withdraw_from_torch(aoticache_registration *registration)
-{
-    if (registration->library != NULL)
-        registration->stable.aoti_torch_delete_library_object(registration->library);
-    registration->library = NULL;
-}
-
-/* Registers "aten::add" with overload "Tensor" as "add.Tensor" of "aten". */
-static aoticache_status register_with_library(aoticache_binding_operator *op, aoticache_error *ret_error)
-{
-    aoticache_registration *registration = op->registration;
-    const aoticache_stable *stable = &op->binding->stable;
-    const char *colons = strstr(registration->name, "::");
-    size_t ns_length = colons != NULL ? (size_t)(colons - registration->name) : NAME_BYTES;
-    char ns[NAME_BYTES], name[NAME_BYTES];
-    const char *dot = registration->overload[0] != '\0' ? "." : "";
-    if (ns_length >= sizeof ns ||
-        (size_t)snprintf(name, sizeof name, "%s%s%s", colons + 2, dot, registration->overload) >= sizeof name)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s: its name has no namespace, or is too long", registration->name);
-    snprintf(ns, sizeof ns, "%.*s", (int)ns_length, registration->name);
-    AOTITorchError code =
-        stable->aoti_torch_library_init_impl(ns, registration->dispatch_key, REGISTERED_AT, 0, &registration->library);
-    if (code == 0)
-        code = stable->torch_library_impl(registration->library, name, aoticache_stable_functions[registration->slot],
-                                          op->binding->torch_version);
-    if (code == 0)
-        return AOTICACHE_OK;
-    const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
-    aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch rejects a kernel for %.200s on %.60s: %.500s",
-                        aoticache_holder_op(op->holder), registration->dispatch_key,
-                        what != NULL ? what : "it gives no reason");
-    withdraw_from_torch(registration);
-    return AOTICACHE_LOAD_FAILED;
-}
-
-/*
- * Registers with PyTorch. Calls may arrive before this returns: immediately, if PyTorch still has our function of a retired
- * operator.
- */
-static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
-                                   aoticache_error *ret_error)
-{
-    aoticache_registration *registration = op->registration;
-    bool is_registered = registration->library != NULL;
-    if (registration->is_stable && !is_registered) {
-        registration->stable = op->binding->stable;
-        registration->torch_version = op->binding->torch_version;
-        registration->fallback = options->fallback;
-        registration->fallback_user = options->fallback_user;
-    }
-    atomic_store(&registration->op, op);
-    if (is_registered)
-        return AOTICACHE_OK;
-    return registration->is_stable ? register_with_library(op, ret_error) : register_with_bridge(op, ret_error);
 }
 
 /* ---- enabling and disabling ---- */
@@ -312,7 +217,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
     atomic_init(&op->references, 1);
     status = prepare_operator(op, &all, ret_error);
     if (status == AOTICACHE_OK)
-        status = tell_torch(op, &all, ret_error);
+        status = register_with_torch(op, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_binding_disable(op);
         return status;
@@ -322,8 +227,8 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
     return AOTICACHE_OK;
 }
 
-/* Ends an operator, also one that was only partly enabled. */
-static void end_operator(aoticache_binding_operator *op, bool stays_registered)
+/* Also ends an operator that was only partly enabled. */
+void aoticache_binding_disable(aoticache_binding_operator *op)
 {
     if (op == NULL)
         return;
@@ -333,8 +238,6 @@ static void end_operator(aoticache_binding_operator *op, bool stays_registered)
     if (op->torch_registration != NULL)
         op->binding->bridge.disable(op->torch_registration);
     if (op->registration != NULL) {
-        if (!stays_registered)
-            withdraw_from_torch(op->registration);
         atomic_store(&op->registration->op, NULL);
         is_left = wait_for_epochs();
         aoticache_registration_release(op->registration);
@@ -343,16 +246,6 @@ static void end_operator(aoticache_binding_operator *op, bool stays_registered)
     if (is_left)
         aoticache_binding_operator_unref(op);
     errno = saved;
-}
-
-void aoticache_binding_disable(aoticache_binding_operator *op)
-{
-    end_operator(op, false);
-}
-
-void aoticache_binding_retire(aoticache_binding_operator *op)
-{
-    end_operator(op, true);
 }
 
 void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticache_binding_counts *ret_counts)

@@ -1,14 +1,9 @@
 /*
  * eager/torch/binding: serves PyTorch's operators from kernel holders, in a process that has PyTorch.
  *
- * There are two ways to take an operator's calls from PyTorch's dispatcher:
- *
- * - the bridge (eager/torch/bridge.cpp), a small C++ library that is compiled against the headers of the installed PyTorch and
- *   kept in the cache like any kernel. It serves every schema that a holder accepts, calls PyTorch's own kernel as the
- *   fallback without leaving C++, and lets PyTorch's exceptions through unchanged;
- * - the stable C ABI (torch/csrc/stable/c/shim.h), for when there is no C++ compiler and no bridge in the cache: C functions
- *   from a pool, one for each operator. That ABI has no Scalar and shows neither wrapped numbers nor dispatch keys. Operators
- *   with Scalar arguments are therefore UNSUPPORTED, and calls that it cannot tell apart go to the fallback.
+ * The bridge (eager/torch/bridge.cpp) takes an operator's calls from PyTorch's dispatcher: a small C++ library that is compiled
+ * against the headers of the installed PyTorch and kept in the cache like any kernel. It serves every schema that a holder
+ * accepts, calls PyTorch's own kernel as the fallback without leaving C++, and lets PyTorch's exceptions through unchanged.
  *
  * Thread safety: all functions from any thread. Fork safety: what the parent enabled stays enabled in the child; queued
  * compiles stay with the parent.
@@ -31,18 +26,15 @@ typedef struct aoticache_binding_options {
     /* Borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd runs above the kernels, and
      * the holder sees tensors as not requiring gradients. */
     aoticache_context *context;
-    const char *bridge;        /* path of a bridge (aoticache_binding_prepare_bridge()); NULL: the stable C ABI */
-    const char *torch_library; /* path of libtorch_cpu.so, which must be loaded; NULL: the loaded one */
-    uint64_t torch_version; /* as torch_library_impl() takes it: major, minor, patch in the three topmost bytes; 0: as
-                             * reported by PyTorch */
+    const char *bridge; /* required: path of a bridge (aoticache_binding_prepare_bridge()) */
 } aoticache_binding_options;
 
 #define AOTICACHE_BINDING_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_binding_options)
 
 /*
  * Creates a binding. A bridge that is opened stays in the process; its path may be removed afterwards.
- * Returns: OK; INVALID; NOT_FOUND (no PyTorch in this process); UNSUPPORTED (older than 2.10, or a bridge for another
- * PyTorch or another interface); LOAD_FAILED (the bridge, with the dynamic linker's message); NO_MEMORY.
+ * Returns: OK; INVALID; UNSUPPORTED (a bridge for another PyTorch or another interface); LOAD_FAILED (the bridge, with the
+ * dynamic linker's message); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_binding_create(const aoticache_binding_options *options,
                                                         aoticache_binding **ret_binding, aoticache_error *ret_error);
@@ -69,25 +61,12 @@ AOTICACHE_API aoticache_status aoticache_binding_prepare_bridge(aoticache_cache 
                                                                 size_t path_size, aoticache_artifact **ret_artifact,
                                                                 aoticache_error *ret_error);
 
-/*
- * The fallback of an operator on the stable C ABI: takes num_inputs StableIValues, which it owns in any case, and replaces
- * them with num_outputs results. It returns 0, or another number for an exception whose text it wrote to `message`
- * (NUL-terminated); PyTorch throws that as a RuntimeError. Called on the thread of the call, without any lock held (in Python:
- * without the GIL).
- */
-typedef int (*aoticache_binding_fallback_fn)(void *user, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs,
-                                             char *message, size_t message_size);
-
 typedef struct aoticache_binding_operator_options {
     size_t size;
     const char *schema;       /* "aten::abs(Tensor self) -> Tensor" */
     const char *dispatch_key; /* "CPU", "CUDA" */
     aoticache_device device;
     const aoticache_dynamic *dynamic; /* NULL: the context's policy */
-    /* Required without a bridge; not used with a bridge, which has its own. Also not used for an operator that was retired:
-     * PyTorch still has our function, with its first fallback. */
-    aoticache_binding_fallback_fn fallback;
-    void *fallback_user;
 } aoticache_binding_operator_options;
 
 #define AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_binding_operator_options)
@@ -95,14 +74,12 @@ typedef struct aoticache_binding_operator_options {
 typedef struct aoticache_binding_operator aoticache_binding_operator;
 
 /*
- * Makes a holder serve the operator's calls for that dispatch key. The operator must exist in PyTorch, with this
- * schema. The bridge checks both. The stable C ABI cannot check, so without a bridge the caller must make sure of both.
+ * Makes a holder serve the operator's calls for that dispatch key. The operator must exist in PyTorch, with this schema.
  * Calls of other threads may be served before this function returns.
  * Returns: OK; INVALID (options, the schema's text, a schema that differs from PyTorch's; already enabled for that key);
- * UNSUPPORTED (the schema returns views of its arguments or, without a bridge, writes to them, has results that are not
- * tensors, takes no tensors, or has an argument that cannot be passed: named; PyTorch has no kernel for that key; all 512
- * functions of the pool are used: each is for one operator and is never given to another); NOT_FOUND (no such operator,
- * reported by the bridge); LOAD_FAILED (PyTorch refused, with its message); NO_MEMORY.
+ * UNSUPPORTED (the schema returns views of its arguments, has results that are not tensors, takes no tensors, or has an
+ * argument that cannot be passed: named; PyTorch has no kernel for that key); NOT_FOUND (no such operator); LOAD_FAILED
+ * (PyTorch refused, with its message); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *binding,
                                                         const aoticache_binding_operator_options *options,
@@ -110,20 +87,14 @@ AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *bindi
                                                         aoticache_error *ret_error);
 /*
  * Gives the operator back to PyTorch's kernel, for calls that begin afterwards, and frees `op`. Returns when no call of
- * the operator is running any longer. If a call of the operator (its fallback) itself calls this function, it is not
- * waited for, and the context must outlive that call. Queued and running compiles of the operator continue. In Python:
+ * the operator is running any longer. If a call of the operator itself calls this function (from a compile hook), it
+ * is not waited for, and the context must outlive that call. Queued and running compiles of the operator continue. In Python:
  * call it without the GIL, which running calls may need. NULL is allowed.
  *
- * On the stable C ABI no other thread may be calling the operator at that time: PyTorch's dispatcher changes its table while
- * calls read it, and frees what they are about to use (observed with 2.13). Use aoticache_binding_retire() in that case.
+ * Other threads may be calling the operator. PyTorch keeps the bridge's function, which sends every call to PyTorch's kernel
+ * in C++.
  */
 AOTICACHE_API void aoticache_binding_disable(aoticache_binding_operator *op);
-/*
- * Does the same at any time. On the stable C ABI PyTorch keeps our function, which sends every call to the fallback until the
- * operator is enabled again and then disabled. The fallback and its user must live until then. (With the bridge this is
- * the same as aoticache_binding_disable(): calls then go to PyTorch's kernel in C++.)
- */
-AOTICACHE_API void aoticache_binding_retire(aoticache_binding_operator *op);
 
 typedef struct aoticache_binding_counts {
     aoticache_holder_counts holder;

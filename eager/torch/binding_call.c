@@ -13,7 +13,6 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op)
     if (atomic_fetch_sub(&op->references, 1) != 1)
         return;
     aoticache_holder_unref(op->holder);
-    aoticache_stable_plan_free(op->plan);
     aoticache_call_counts_close(op->ready);
     free(op);
 }
@@ -69,8 +68,7 @@ aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, a
 /*
  * Converts the holder's status. The call fails only if the host requested that, otherwise PyTorch's kernel answers: a kernel
  * that fails has written nothing except its own results. PyTorch's kernel then raises its own exception, if the arguments are
- * invalid, or has the results. But if the kernel has taken ownership of tensors, or may have written to some arguments before
- * it failed, the call fails.
+ * invalid, or has the results. But if the kernel may have written to some arguments before it failed, the call fails.
  */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status)
 {
@@ -80,31 +78,13 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
         return AOTICACHE_BRIDGE_SERVED;
     bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY ||
                     (status == AOTICACHE_RUN_FAILED && call->op->holder->written == 0);
-    return is_minor && !call->consumed && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
-                                                                                 : AOTICACHE_BRIDGE_FAILED;
-}
-
-/*
- * Calls the holder. The bridge takes turns before it calls; without a bridge the holder does, until PyTorch's kernel has
- * answered.
- */
-static aoticache_status call_slow_path(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
-                                       aoticache_numbers *substituted, bool consume, bool *ret_compiles,
-                                       aoticache_error *error)
-{
-    aoticache_binding_operator *op = call->op;
-    call->timed = (aoticache_timed_call){.is_untimed = op->binding->has_bridge, .substituted = substituted};
-    aoticache_status status = aoticache_holder_call_slow_path(
-        op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL, &call->timed, ret_compiles, error);
-    if (call->timed.was_wanted)
-        aoticache_binding_want_timing(op);
-    return status;
+    return is_minor && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK : AOTICACHE_BRIDGE_FAILED;
 }
 
 /* Answers a call without a ready kernel. packed: NULL if no kernel can take it. substituted: its substitutions, or NULL. */
 static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint64_t key_set,
                                               const aoticache_packed *packed, aoticache_numbers *substituted,
-                                              bool consume, bool may_compile, aoticache_error *error)
+                                              bool may_compile, aoticache_error *error)
 {
     bool compiles = false;
     aoticache_binding_operator *op = call->op;
@@ -113,12 +93,15 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
         return AOTICACHE_BRIDGE_FALLBACK;
     }
     aoticache_binding_keep(call);
-    aoticache_status status =
-        call_slow_path(call, key_set, packed, substituted, consume, may_compile ? NULL : &compiles, error);
+    /* The bridge takes the turns of trials, before it calls. */
+    aoticache_timed_call timed = {.is_untimed = true, .substituted = substituted};
+    aoticache_status status = aoticache_holder_call_slow_path(op->holder, key_set, &call->stack, packed, &timed,
+                                                              may_compile ? NULL : &compiles, error);
+    if (timed.was_wanted)
+        aoticache_binding_want_timing(op);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
-    if (call->timed
-            .is_deferred) { /* calls that each need another kernel are bypassed, like those with a slower kernel */
+    if (timed.is_deferred) { /* calls that each need another kernel are bypassed, like those with a slower kernel */
         atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
         aoticache_binding_note_left(op);
         return aoticache_binding_judge(call, status);
@@ -128,13 +111,12 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
 }
 
 /* Answers with a kernel that is ready for these arguments, of any kinds; *ret_result is its result. False: none is ready. */
-static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool consume, aoticache_packed *ret_packed,
-                         bool *ret_packs, aoticache_bridge_result *ret_result, aoticache_error *error)
+static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, aoticache_packed *ret_packed, bool *ret_packs,
+                         aoticache_bridge_result *ret_result, aoticache_error *error)
 {
     aoticache_status status;
     aoticache_binding_operator *op = call->op;
-    if (!aoticache_holder_call_ready(op->holder, &call->stack, ret_packed, ret_packs, consume ? &call->consumed : NULL,
-                                     &status, error))
+    if (!aoticache_holder_call_ready(op->holder, &call->stack, ret_packed, ret_packs, &status, error))
         return false;
     aoticache_call_counts_note(op->ready);
     status = aoticache_holder_conclude(op->holder, key_set, &call->stack, status, error);
@@ -144,37 +126,37 @@ static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool co
 
 /* Answers a call with substituted tensors, with a kernel that reads its numbers from them. */
 static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, uint64_t key_set,
-                                                  aoticache_numbers *substituted, bool consume, bool may_compile,
+                                                  aoticache_numbers *substituted, bool may_compile,
                                                   aoticache_error *error)
 {
     aoticache_packed packed;
     aoticache_bridge_result result;
     bool packs;
-    if (!answer_ready(call, key_set, consume, &packed, &packs, &result, error))
-        result = answer_unready(call, key_set, packs ? &packed : NULL, substituted, consume, may_compile, error);
-    aoticache_numbers_take_back(substituted, call->consumed);
+    if (!answer_ready(call, key_set, &packed, &packs, &result, error))
+        result = answer_unready(call, key_set, packs ? &packed : NULL, substituted, may_compile, error);
+    aoticache_numbers_take_back(substituted);
     return result;
 }
 
 /* Answers a call. Also hits with lists and strings, and hits with changing numbers, come here. */
 aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
-                                                           const aoticache_packed *packed, bool consume,
-                                                           bool may_compile, aoticache_error *error)
+                                                           const aoticache_packed *packed, bool may_compile,
+                                                           aoticache_error *error)
 {
     aoticache_packed again;
     aoticache_numbers numbers;
     aoticache_bridge_result result;
     bool packs = true;
-    if (packed == NULL && answer_ready(call, key_set, consume, &again, &packs, &result, error))
+    if (packed == NULL && answer_ready(call, key_set, &again, &packs, &result, error))
         return result;
     if (packed == NULL && packs)
         packed = &again;
     if (packed != NULL && aoticache_numbers_substitute(call->op->holder, call->stack.values, packed, &numbers)) {
-        if (aoticache_numbers_make_tensors(&numbers, consume))
-            return answer_substituted(call, key_set, &numbers, consume, may_compile, error);
-        aoticache_numbers_take_back(&numbers, false);
+        if (aoticache_numbers_make_tensors(&numbers))
+            return answer_substituted(call, key_set, &numbers, may_compile, error);
+        aoticache_numbers_take_back(&numbers);
     }
-    return answer_unready(call, key_set, packed, NULL, consume, may_compile, error);
+    return answer_unready(call, key_set, packed, NULL, may_compile, error);
 }
 
 void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
@@ -196,7 +178,7 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
     if (packs)
         aoticache_holder_prepare(op->holder, &call->stack, &packed);
     if (substituted)
-        aoticache_numbers_take_back(&numbers, false);
+        aoticache_numbers_take_back(&numbers);
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
 }
 

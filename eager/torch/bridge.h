@@ -24,8 +24,8 @@
  *    kind: symbolic numbers, Scalars above INT64_MAX, lists of more than 8 KiB.
  *
  * In the views of such calls requires_grad is false and dispatch_key_set is 0: autograd and the other keys have been handled
- * above the kernel. This also lets one entry of the cache serve the bridge, the stable C ABI and `aoticache warm`. A Scalar is
- * INT, DOUBLE, BOOL or COMPLEX, depending on its value; SymInt is INT; an absent optional argument is NONE.
+ * above the kernel. This also lets one entry of the cache serve the bridge and `aoticache warm`. A Scalar is INT, DOUBLE, BOOL
+ * or COMPLEX, depending on its value; SymInt is INT; an absent optional argument is NONE.
  *
  * Exceptions never leave a function of this interface, in either direction. Thread safety: all functions from any thread.
  *

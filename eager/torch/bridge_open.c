@@ -209,10 +209,10 @@ static inline __attribute__((always_inline)) aoticache_bridge_result answer_as(v
                                                                                bool may_compile, aoticache_error *error)
 {
     aoticache_binding_call call;
-    if (__builtin_expect(aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED, 0))
+    if (__builtin_expect(!aoticache_binding_begin(op, &call), 0))
         return AOTICACHE_BRIDGE_FALLBACK;
     call.stack = *stack;
-    aoticache_bridge_result result = aoticache_binding_answer(&call, key_set, wrapped, false, may_compile, error);
+    aoticache_bridge_result result = aoticache_binding_answer(&call, key_set, wrapped, may_compile, error);
     stack->count = call.stack.count;
     aoticache_binding_end(&call);
     return result;
@@ -233,7 +233,7 @@ static aoticache_bridge_result attempt_for_bridge(void *op, uint64_t key_set, ui
 static void prepare_for_bridge(void *op, uint64_t wrapped, aoticache_stack *stack)
 {
     aoticache_binding_call call;
-    if (aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED)
+    if (!aoticache_binding_begin(op, &call))
         return;
     call.stack = *stack;
     aoticache_binding_prepare(&call, wrapped);
@@ -243,7 +243,7 @@ static void prepare_for_bridge(void *op, uint64_t wrapped, aoticache_stack *stac
 static void count_refusal(void *op)
 {
     aoticache_binding_call call;
-    if (aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED)
+    if (!aoticache_binding_begin(op, &call))
         return;
     aoticache_binding_count_refused(call.op);
     aoticache_binding_end(&call);
@@ -272,7 +272,7 @@ static aoticache_verdict *find_trial(const aoticache_binding_call *call, uint64_
     if (!aoticache_numbers_substitute(holder, stack->values, &packed, &numbers))
         return aoticache_holder_find_trial(holder, &packed);
     const bool packs = aoticache_pack(stack->values, stack->count, &packed);
-    aoticache_numbers_take_back(&numbers, false);
+    aoticache_numbers_take_back(&numbers);
     return packs ? aoticache_holder_find_trial(holder, &packed) : NULL;
 }
 
@@ -282,7 +282,7 @@ static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aot
     aoticache_binding_call call;
     aoticache_timed_call *taken = timed_call_of(timed);
     *taken = (aoticache_timed_call){.verdict = NULL};
-    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+    if (!aoticache_binding_begin(registration, &call))
         return AOTICACHE_BRIDGE_NO_TURN;
     call.stack = *stack;
     aoticache_verdict *verdict = find_trial(&call, wrapped);
@@ -300,7 +300,7 @@ static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aot
 static void end_turn(void *registration, aoticache_bridge_timed_call *timed, uint64_t ns)
 {
     aoticache_binding_call call;
-    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+    if (!aoticache_binding_begin(registration, &call))
         return;
     aoticache_binding_operator *op = call.op;
     aoticache_timed_call_end(timed_call_of(timed), op->holder, ns);
@@ -312,7 +312,7 @@ static void end_turn(void *registration, aoticache_bridge_timed_call *timed, uin
 static void note_passed(void *registration, uint64_t calls)
 {
     aoticache_binding_call call;
-    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+    if (!aoticache_binding_begin(registration, &call))
         return;
     atomic_fetch_add_explicit(&call.op->bypassed, calls, memory_order_relaxed);
     aoticache_cache_note_lost(call.op->holder->context->cache, calls);

@@ -14,7 +14,7 @@
 
 static void set_call_mode(aoticache_binding_operator *op, aoticache_call_mode how, uint64_t calls)
 {
-    if (op->binding->has_bridge && op->torch_registration != NULL)
+    if (op->torch_registration != NULL)
         op->binding->bridge.set_call_mode(op->torch_registration, how, calls);
 }
 
@@ -26,7 +26,7 @@ static void set_call_mode(aoticache_binding_operator *op, aoticache_call_mode ho
 void aoticache_binding_note_left(aoticache_binding_operator *op)
 {
     uint32_t left = atomic_fetch_add_explicit(&op->fallback_wins, 1, memory_order_relaxed) + 1;
-    if (left % LEFT_IN_A_ROW != 0 || !op->binding->has_bridge)
+    if (left % LEFT_IN_A_ROW != 0)
         return;
     uint64_t others = aoticache_call_counts_read(op->ready) + atomic_load_explicit(&op->slow, memory_order_relaxed) +
                       atomic_load_explicit(&op->refused, memory_order_relaxed);
@@ -62,10 +62,5 @@ void aoticache_binding_end_timing(aoticache_binding_operator *op)
 uint32_t aoticache_binding_num_threads(void *user)
 {
     const aoticache_binding *binding = user;
-    uint32_t threads = 0;
-    if (binding->has_bridge)
-        return binding->bridge.num_threads();
-    if (binding->stable.torch_get_num_threads == NULL || binding->stable.torch_get_num_threads(&threads) != 0)
-        return 1;
-    return threads;
+    return binding->bridge.num_threads();
 }

@@ -1,7 +1,6 @@
 /*
- * eager/torch/registration: objects that PyTorch's dispatcher gets for an operator: one registration for each operator,
- * dispatch key and interface, created once and never freed, and its slot in the pool. Also the fork handlers, because all
- * enabled operators are found from here.
+ * eager/torch/registration: the objects that the bridge has for an operator: one registration for each operator and dispatch
+ * key, created once and never freed. Also the fork handlers, because all enabled operators are found from here.
  */
 #include "base/cleanup.h"
 #include "eager/schema/schema_internal.h"
@@ -11,8 +10,6 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static aoticache_registration *registrations;
-static _Atomic(aoticache_registration *) slots[AOTICACHE_STABLE_SLOTS];
-static uint32_t used_slots;
 static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
 
 /* ---- fork ---- */
@@ -53,18 +50,16 @@ static void registration_free(aoticache_registration *registration)
     free(registration);
 }
 
-static aoticache_registration *find_registration(const char *name, const char *overload, const char *dispatch_key,
-                                                 bool is_stable)
+static aoticache_registration *find_registration(const char *name, const char *overload, const char *dispatch_key)
 {
     for (aoticache_registration *registration = registrations; registration != NULL; registration = registration->next)
-        if (registration->is_stable == is_stable && strcmp(registration->name, name) == 0 &&
-            strcmp(registration->overload, overload) == 0 && strcmp(registration->dispatch_key, dispatch_key) == 0)
+        if (strcmp(registration->name, name) == 0 && strcmp(registration->overload, overload) == 0 &&
+            strcmp(registration->dispatch_key, dispatch_key) == 0)
             return registration;
     return NULL;
 }
 
-static aoticache_registration *make_registration(const char *name, const char *overload, const char *dispatch_key,
-                                                 bool is_stable)
+static aoticache_registration *make_registration(const char *name, const char *overload, const char *dispatch_key)
 {
     aoticache_registration *registration = calloc(1, sizeof *registration);
     if (registration == NULL)
@@ -72,37 +67,26 @@ static aoticache_registration *make_registration(const char *name, const char *o
     registration->name = strdup(name);
     registration->overload = strdup(overload);
     registration->dispatch_key = strdup(dispatch_key);
-    registration->is_stable = is_stable;
     if (registration->name == NULL || registration->overload == NULL || registration->dispatch_key == NULL) {
         registration_free(registration);
         return NULL;
-    }
-    if (is_stable) {
-        registration->slot = used_slots++;
-        atomic_store(&slots[registration->slot], registration);
     }
     registration->next = registrations;
     registrations = registration;
     return registration;
 }
 
-static aoticache_status take_registration(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+static aoticache_status take_registration(const aoticache_schema *schema, const char *dispatch_key,
                                           aoticache_registration **ret_registration, aoticache_error *ret_error)
 {
     const char *name = schema->name, *overload = schema->overload;
     const char *full = schema->full_name;
-    aoticache_registration *registration = find_registration(name, overload, dispatch_key, is_stable);
-    aoticache_registration *other = find_registration(name, overload, dispatch_key, !is_stable);
-    if ((registration != NULL && registration->taken) || (other != NULL && other->taken))
+    aoticache_registration *registration = find_registration(name, overload, dispatch_key);
+    if (registration != NULL && registration->taken)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%.200s is already enabled for %.60s; disable it first", full, dispatch_key);
-    if (registration == NULL && is_stable && used_slots == AOTICACHE_STABLE_SLOTS)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%.200s: all %d functions for operators are in use; the bridge does not need "
-                                   "them",
-                                   full, AOTICACHE_STABLE_SLOTS);
     if (registration == NULL)
-        registration = make_registration(name, overload, dispatch_key, is_stable);
+        registration = make_registration(name, overload, dispatch_key);
     if (registration == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: out of memory to enable it", full);
     registration->taken = true;
@@ -111,12 +95,11 @@ static aoticache_status take_registration(const aoticache_schema *schema, const 
 }
 
 aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key,
-                                                bool is_stable, aoticache_registration **ret_registration,
-                                                aoticache_error *ret_error)
+                                                aoticache_registration **ret_registration, aoticache_error *ret_error)
 {
     pthread_once(&handlers_once, add_handlers);
     pthread_mutex_lock(&lock);
-    aoticache_status status = take_registration(schema, dispatch_key, is_stable, ret_registration, ret_error);
+    aoticache_status status = take_registration(schema, dispatch_key, ret_registration, ret_error);
     pthread_mutex_unlock(&lock);
     return status;
 }
@@ -126,9 +109,4 @@ void aoticache_registration_release(aoticache_registration *registration)
     pthread_mutex_lock(&lock);
     registration->taken = false;
     pthread_mutex_unlock(&lock);
-}
-
-aoticache_registration *aoticache_registration_of_slot(uint32_t slot)
-{
-    return atomic_load_explicit(&slots[slot], memory_order_acquire);
 }

@@ -2,10 +2,9 @@
  * eager/torch/torch_internal: shared by the files of the binding: enabled operators, their registrations with PyTorch's
  * dispatcher, and the state of one call.
  *
- * Private. A call that PyTorch has begun cannot be stopped: it may reach us after its operator was disabled. So objects that
- * PyTorch has (a registration, and on the stable ABI a function of the pool) are never freed and never reused for another
- * operator. A call finds the operator through them, inside an epoch (eager/epoch.h), and takes a reference if it leaves the
- * epoch before its end.
+ * Private. A call that PyTorch has begun cannot be stopped: it may reach us after its operator was disabled. So a registration,
+ * which the bridge has, is never freed and never reused for another operator. A call finds the operator through it, inside an
+ * epoch (eager/epoch.h), and takes a reference if it leaves the epoch before its end.
  */
 #ifndef AOTICACHE_EAGER_TORCH_INTERNAL_H
 #define AOTICACHE_EAGER_TORCH_INTERNAL_H
@@ -13,45 +12,29 @@
 #include "eager/holder/holder_hot.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/bridge.h"
-#include "eager/torch/stable.h"
 
 /* ---- objects that live as long as the process ---- */
 
-/* One operator and dispatch key, with the bridge or the stable ABI. */
+/* One operator and dispatch key. */
 typedef struct aoticache_registration {
     _Atomic(struct aoticache_binding_operator *) op; /* NULL: not enabled */
     char *name, *overload, *dispatch_key;
-    bool is_stable;
     bool taken; /* enabled, or about to be; under the list's lock */
     struct aoticache_registration *next;
-    /* Used if is_stable. The members after the slot are set before PyTorch has our function, and stay as long as it has. */
-    uint32_t slot; /* slot of the pool */
-    aoticache_stable stable;
-    uint64_t torch_version;
-    struct AOTICacheTorchLibrary *library;  /* our function's registration; NULL: PyTorch does not have it */
-    aoticache_binding_fallback_fn fallback; /* PyTorch's kernel at that time */
-    void *fallback_user;
 } aoticache_registration;
 
 /*
  * Returns the registration of an operator; creates it if there is none yet. It is taken until aoticache_registration_release().
- * Returns: OK; INVALID (already enabled, with the bridge or the stable ABI); UNSUPPORTED (the pool has no function left);
- * NO_MEMORY.
+ * Returns: OK; INVALID (already enabled); NO_MEMORY.
  */
 aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key,
-                                                bool is_stable, aoticache_registration **ret_registration,
-                                                aoticache_error *ret_error);
+                                                aoticache_registration **ret_registration, aoticache_error *ret_error);
 void aoticache_registration_release(aoticache_registration *registration);
-/* Returns the registration of a function of the pool. */
-aoticache_registration *aoticache_registration_of_slot(uint32_t slot);
 
 /* ---- a binding and its operators ---- */
 
 struct aoticache_binding {
     aoticache_context *context;
-    aoticache_stable stable; /* used without a bridge, like the version */
-    uint64_t torch_version;
-    bool has_bridge;
     aoticache_bridge bridge;
     pthread_mutex_t lock;
     aoticache_binding_operator *operators; /* under the lock */
@@ -79,8 +62,7 @@ struct aoticache_binding_operator {
     atomic_uint_least64_t timing;             /* how many calls are timed next */
     atomic_uint_least64_t bypassed;           /* calls that went straight to PyTorch */
     atomic_uint_least64_t turns;              /* turns of PyTorch's kernel in trials, without a call of the core */
-    void *torch_registration;                 /* bridge only */
-    aoticache_stable_plan *plan;              /* stable ABI only */
+    void *torch_registration;                 /* of the bridge */
     aoticache_binding_operator *next, **link; /* list of the binding, under its lock */
 };
 
@@ -98,15 +80,7 @@ typedef struct aoticache_binding_call {
     aoticache_epoch_slot *slot; /* NULL: not in an epoch */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
-    bool consumed;              /* the tensors' handles are gone */
-    aoticache_timed_call timed; /* stable ABI only; valid if fallback_wanted is set */
 } aoticache_binding_call;
-
-typedef enum aoticache_binding_entry {
-    AOTICACHE_BINDING_ENTERED,
-    AOTICACHE_BINDING_GONE,      /* the operator is not enabled any more */
-    AOTICACHE_BINDING_NO_THREAD, /* no memory for the thread's state */
-} aoticache_binding_entry;
 
 /* Leaves the epoch but keeps the operator, by a reference: before anything of unknown duration. */
 void aoticache_binding_keep(aoticache_binding_call *call);
@@ -118,8 +92,8 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
  * and numbers.
  */
 aoticache_bridge_result aoticache_binding_answer_slow_path(aoticache_binding_call *call, uint64_t key_set,
-                                                           const aoticache_packed *packed, bool consume,
-                                                           bool may_compile, aoticache_error *error);
+                                                           const aoticache_packed *packed, bool may_compile,
+                                                           aoticache_error *error);
 /*
  * Returns whether a compiled kernel may answer a call that is not plain: it has all arguments, it does not come from a kernel
  * of its own operator, its arguments pass the operator's precheck, and tensors that are written to overlap no others.
@@ -186,13 +160,6 @@ bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, s
 aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridge *ret_bridge,
                                                aoticache_error *ret_error);
 
-/* ---- the stable ABI ---- */
-
-#define AOTICACHE_STABLE_SLOTS 512
-
-/* The functions of the pool: each calls answer_stable() of stable.c with its number. */
-extern const aoticache_stable_fn aoticache_stable_functions[AOTICACHE_STABLE_SLOTS];
-
 /* ---- a call that hits, inline from its entry to its results ---- */
 
 /*
@@ -218,26 +185,27 @@ static inline void aoticache_binding_push(aoticache_binding_call *call)
 #pragma GCC diagnostic pop
 #endif
 
-/* Begins a call. ENTERED: end() must follow. ret_call: the caller sets its stack. */
-static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_registration *registration,
-                                                              aoticache_binding_call *ret_call)
+/*
+ * Begins a call; end() must follow. ret_call: the caller sets its stack. False: PyTorch's kernel must answer, because the
+ * operator is not enabled any more, or there is no memory for the thread's state.
+ */
+static inline bool aoticache_binding_begin(const aoticache_registration *registration, aoticache_binding_call *ret_call)
 {
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (__builtin_expect(slot == NULL, 0))
-        return AOTICACHE_BINDING_NO_THREAD;
+        return false;
     aoticache_binding_operator *op = atomic_load_explicit(&registration->op, memory_order_acquire);
     if (__builtin_expect(op == NULL, 0)) {
         aoticache_epoch_leave(slot);
-        return AOTICACHE_BINDING_GONE;
+        return false;
     }
     ret_call->op = op;
     ret_call->slot = slot;
     ret_call->outer = aoticache_binding_innermost;
     ret_call->fallback_wanted = false;
     ret_call->kept = false;
-    ret_call->consumed = false;
     aoticache_binding_push(ret_call);
-    return AOTICACHE_BINDING_ENTERED;
+    return true;
 }
 
 static inline void aoticache_binding_end(aoticache_binding_call *call)
@@ -261,12 +229,11 @@ static inline bool aoticache_binding_is_recursive(const aoticache_binding_call *
 }
 
 /*
- * Answers a call. wrapped: as in aoticache_bridge_host. consume: a kernel may take ownership of the tensors' handles
- * (call->consumed says whether it did, for any result). may_compile: false: FALLBACK_FIRST if the kernel would have to be
+ * Answers a call. wrapped: as in aoticache_bridge_host. may_compile: false: FALLBACK_FIRST if the kernel would have to be
  * compiled.
  */
 static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding_call *call, uint64_t key_set,
-                                                               uint64_t wrapped, bool consume, bool may_compile,
+                                                               uint64_t wrapped, bool may_compile,
                                                                aoticache_error *error)
 {
     aoticache_packed packed;
@@ -281,10 +248,8 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
         return aoticache_binding_refuse(call);
     if (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(call->stack.values, call->stack.count, wrapped))
         return aoticache_binding_refuse(call);
-    if (__builtin_expect(!aoticache_holder_call_hot(op->holder, &call->stack, 0, &packed, &packs,
-                                                    consume ? &call->consumed : NULL, &status, error),
-                         0))
-        return aoticache_binding_answer_slow_path(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
+    if (__builtin_expect(!aoticache_holder_call_hot(op->holder, &call->stack, 0, &packed, &packs, &status, error), 0))
+        return aoticache_binding_answer_slow_path(call, key_set, packs ? &packed : NULL, may_compile, error);
     aoticache_call_counts_note(op->ready);
     if (__builtin_expect(status == AOTICACHE_OK, 1))
         return AOTICACHE_BRIDGE_SERVED;

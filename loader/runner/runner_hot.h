@@ -76,11 +76,6 @@ static inline aoticache_status aoticache_runner_run_plain(const aoticache_runner
     return aoticache_runner_fail_plain(runner, outputs, code, ret_error);
 }
 
-/* Runs as aoticache_runner_run_with() does with steal_inputs and no other option. */
-aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
-                                               AtenTensorHandle *outputs, size_t num_outputs,
-                                               aoticache_error *ret_error);
-
 /* Runs as aoticache_runner_run() does, with arrays and counts already checked. */
 static inline aoticache_status aoticache_runner_run_checked(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                             AtenTensorHandle *outputs, aoticache_error *ret_error)

@@ -367,14 +367,6 @@ static inline aoticache_status run(aoticache_runner *runner, run_call *call, boo
                  : run_borrowing(runner, call, inputs, outputs, ret_error);
 }
 
-aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
-                                               AtenTensorHandle *outputs, size_t num_outputs,
-                                               aoticache_error *ret_error)
-{
-    run_call call = {.stream = NULL};
-    return run(runner, &call, true, inputs, num_inputs, outputs, num_outputs, ret_error);
-}
-
 aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                            AtenTensorHandle *inputs, size_t num_inputs, AtenTensorHandle *outputs,
                                            size_t num_outputs, aoticache_error *ret_error)

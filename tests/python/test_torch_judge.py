@@ -127,33 +127,32 @@ def test_winner_of_before_answers_at_once():
 
 
 def test_trial_takes_turns_and_its_result_outlives_the_process():
-    for bridge in ("auto", "off"):
-        directory = filled_cache()
-        in_process(f"""
-            expected = torch.where(x < 0, -x, x)
-            aoticache.enable("aten::abs", mode="never", bridge={bridge!r})
-            with torch.no_grad():
-                equal(lambda: torch.abs(x), expected, 4)
-                assert counts().on_trial == 1 and counts().judged == 0, counts()
-                equal(lambda: torch.abs(x), expected, 400)
-            now = counts()
-            assert now.on_trial == 0 and now.judged == 1 and now.hits >= 4 and now.fallbacks >= 4, now
-            assert now.hits + now.fallbacks == now.calls == 404, now
-            print("done")
-        """, AOTICACHE_DIR=directory)
-        index = sqlite3.connect(os.path.join(directory, "index.sqlite3"))
-        rows = index.execute("SELECT threads, size, slower, kernel_ns > 0, fallback_ns > 0 FROM judgements").fetchall()
-        index.close()
-        assert len(rows) == 1 and rows[0][:2] == (1, 0) and rows[0][3:] == (1, 1), rows
-        in_process(f"""
-            aoticache.enable("aten::abs", mode="never", bridge={bridge!r})
-            with torch.no_grad():
-                equal(lambda: torch.abs(x), torch.where(x < 0, -x, x), 50)
-            slower = {bool(rows[0][2])}
-            assert (counts().judged_slower, counts().judged, counts().on_trial) == (int(slower), 1, 0), counts()
-            assert (counts().calls_lost, counts().hits) == ((50, 0) if slower else (0, 50)), counts()
-            print("done")
-        """, AOTICACHE_DIR=directory)
+    directory = filled_cache()
+    in_process("""
+        expected = torch.where(x < 0, -x, x)
+        aoticache.enable("aten::abs", mode="never")
+        with torch.no_grad():
+            equal(lambda: torch.abs(x), expected, 4)
+            assert counts().on_trial == 1 and counts().judged == 0, counts()
+            equal(lambda: torch.abs(x), expected, 400)
+        now = counts()
+        assert now.on_trial == 0 and now.judged == 1 and now.hits >= 4 and now.fallbacks >= 4, now
+        assert now.hits + now.fallbacks == now.calls == 404, now
+        print("done")
+    """, AOTICACHE_DIR=directory)
+    index = sqlite3.connect(os.path.join(directory, "index.sqlite3"))
+    rows = index.execute("SELECT threads, size, slower, kernel_ns > 0, fallback_ns > 0 FROM judgements").fetchall()
+    index.close()
+    assert len(rows) == 1 and rows[0][:2] == (1, 0) and rows[0][3:] == (1, 1), rows
+    in_process(f"""
+        aoticache.enable("aten::abs", mode="never")
+        with torch.no_grad():
+            equal(lambda: torch.abs(x), torch.where(x < 0, -x, x), 50)
+        slower = {bool(rows[0][2])}
+        assert (counts().judged_slower, counts().judged, counts().on_trial) == (int(slower), 1, 0), counts()
+        assert (counts().calls_lost, counts().hits) == ((50, 0) if slower else (0, 50)), counts()
+        print("done")
+    """, AOTICACHE_DIR=directory)
 
 
 def test_setting_is_checked():

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from torch_scenarios import BUILD, Together, environment, play, play_file
+from torch_scenarios import BUILD, Together, bring_bridge, environment, play, play_file
 
 BEGIN = """
 import dataclasses, os, sys, tempfile, threading, time, warnings
@@ -152,6 +152,7 @@ TOGETHER = {
         raises(ValueError, "mode is 'later'", lambda: on("abs", mode="later"))
         raises(ValueError, "dynamic is", lambda: on("abs", dynamic=("after", 0)))
         raises(ValueError, "did you mean workers", lambda: on("abs", worker=2))
+        raises(ValueError, "unknown setting 'bridge'", lambda: on("abs", bridge="off"))
         raises(ValueError, "needs operators", lambda: on())
         raises(TypeError, "an operator is a name", lambda: on(3))
         on("abs", mode="never")
@@ -161,9 +162,8 @@ TOGETHER = {
         found = on("aten::*norm*", mode="never")
         assert "aten::native_layer_norm" in found.operators and "aten::layer_norm" in found.skipped
         aoticache.disable()
-        aoticache.configure(bridge="off")
-        on("abs", mode="never")
-        assert aoticache.stats().interface == "stable C interface"
+        aoticache.configure(workers=2)
+        assert "aten::abs" in on("abs", mode="never").operators
     """,
     "explanations_of_compositions_are_true": """
         from torch.utils._python_dispatch import TorchDispatchMode
@@ -218,21 +218,10 @@ TOGETHER = {
         once(enable, "PyTorch's own kernels answer")
         same(torch.abs(x), x.clone().abs_())
     """,
-    "no_compiler_is_one_warning_and_the_stable_interface": """
-        with tempfile.TemporaryDirectory() as directory:
-            once(lambda: aoticache.enable("aten::abs", "aten::native_layer_norm", mode="wait", cxx=directory + "/c++",
-                                          cache_dir=directory), "C++ compiler")
-            assert aoticache.stats().interface == "stable C interface"
-            aoticache.enable("aten::abs", mode="never")
-            same(torch.abs(x), x.clone().abs_())
-            assert counts("aten::abs").fallbacks == 1, counts("aten::abs")
-            aoticache.disable()
-    """,
-    "stable_interface_serves_and_falls_back": """
+    "lists_and_optional_arguments_are_served_and_fall_back": """
         names = ("aten::abs", "aten::maximum", "aten::native_layer_norm", "aten::amax", "aten::cat", "aten::stack",
                  "aten::_unsafe_index.Tensor")
-        aoticache.enable(*names, mode="wait", bridge="off")
-        assert aoticache.stats().interface == "stable C interface"
+        aoticache.enable(*names, mode="wait")
         joined = torch.cat([x.clone(), x.clone()])
         for _ in range(2):
             same(torch.abs(x), x.clone().abs_()); same(torch.cat([x, x]), joined)
@@ -280,63 +269,52 @@ def test_fork_and_data_loader():
     """)
 
 
-def test_stable_interface_comes_and_goes_under_threads():
-    """PyTorch's dispatcher frees a kernel while others call it: ours stays as long as there are other threads."""
-    scenario("""
-        expected, wrong, ending = torch.abs(x), [], threading.Event()
-        def table():
-            return torch._C._dispatch_dump_table("aten::abs")
-        def work():
-            while not ending.is_set():
-                if not torch.equal(torch.abs(x), expected):
-                    wrong.append(1)
-        torch.set_num_threads(1)
-        with aoticache.enabled("aten::abs", mode="wait", bridge="off"):
-            same(torch.abs(x), expected)
-        assert "registered at libaoticache:" not in table()
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
-        aoticache.enable("aten::abs", mode="never", bridge="off")
-        for thread in threads:
-            thread.start()
-        for turn in range(50):
-            hits = counts("aten::abs").hits
-            same(torch.abs(x), expected)
-            assert counts("aten::abs").hits > hits
-            aoticache.disable()
-            calls = counts("aten::abs").calls
-            same(torch.abs(x), expected)
-            assert counts("aten::abs").calls == calls and "registered at libaoticache:" in table()
-            aoticache.enable("aten::abs", mode="never" if turn % 2 else "wait", bridge="off")
-        ending.set()
-        for thread in threads:
-            thread.join()
-        aoticache.disable()
-        assert not wrong and "registered at libaoticache:" not in table()
-        same(torch.abs(x), expected)
-        print("done")
-    """)
+def test_without_a_compiler_pytorch_answers_unless_the_cache_has_the_bridge():
+    with tempfile.TemporaryDirectory() as directory:
+        without = {"PATH": directory + "/none", "CXX": None}
+        said = scenario("""
+            names = ("aten::abs", "aten::add.Tensor")
+            tables = [torch._C._dispatch_dump_table(name) for name in names]
+            expected = torch.abs(x), x + 1
+            def enable():
+                for mode in ("background", "wait", "never"):
+                    done = aoticache.enable(*names, mode=mode)
+                    assert not done and "install a C++ compiler" in done.problem, done
+            once(enable, "nothing is enabled, PyTorch's own kernels answer: there is no C++ bridge to PyTorch")
+            for _ in range(3):
+                same(torch.abs(x), expected[0]); same(x + 1, expected[1])
+            assert tables == [torch._C._dispatch_dump_table(name) for name in names] and not aoticache.is_enabled("abs")
+            assert aoticache.stats().interface == "none" and not aoticache.stats().operators, aoticache.stats()
+            assert aoticache.wait() and not aoticache.disable()
+            print(aoticache.stats(), aoticache.doctor(), "done")
+        """, AOTICACHE_DIR=directory + "/empty", **without)
+        assert "interface: none" in said and "problem: there is no C++ bridge" in said, said
+        assert "FAIL  bridge         not in the cache, and no C++ compiler" in said, said
+        uses = """
+            aoticache.enable("aten::abs", mode=sys.argv[1])
+            for _ in range(2):
+                same(torch.abs(x), x.clone().abs_())
+            now = counts("aten::abs")
+            assert now.hits >= 1 and now.fallbacks == 0 and aoticache.stats().interface == "bridge", aoticache.stats()
+            print("done")
+        """
+        filled = bring_bridge(directory + "/filled")
+        scenario(uses, "wait", AOTICACHE_DIR=filled)
+        scenario(textwrap.dedent(uses).replace("aoticache.enable", 'warnings.simplefilter("error"); aoticache.enable', 1), "never", AOTICACHE_DIR=filled, **without)
 
 
-def test_bridge_after_the_stable_interface_keeps_what_is_called():
-    """PyTorch still has the function of an operator that was disabled; the bridge finds it as PyTorch's kernel."""
-    scenario("""
-        import gc
-        expected, go = x.clone().abs_(), threading.Event()
-        thread = threading.Thread(target=go.wait)
-        thread.start()
-        aoticache.enable("aten::abs", mode="never", bridge="off")
-        aoticache.disable()
-        go.set()
-        thread.join()
-        aoticache.configure(bridge="auto")
-        aoticache.enable("aten::abs", mode="wait")
-        assert aoticache.stats().interface == "bridge"
-        aoticache.wait()
-        aoticache.disable()
-        gc.collect()
-        same(torch.abs(x), expected)
-        print("done")
-    """)
+def test_bridge_is_looked_for_again_while_there_is_none():
+    with tempfile.TemporaryDirectory() as directory:
+        scenario("""
+            def enable():
+                assert "another mode" in aoticache.enable("aten::abs", mode="never").problem
+            once(enable, "no bridge for this PyTorch")
+            assert aoticache.stats().interface == "none"
+            if aoticache.enable("aten::abs").pending:
+                assert aoticache.stats().interface == "compiling the bridge" and aoticache.wait()
+            assert aoticache.is_enabled("abs") and aoticache.stats().interface == "bridge" and not aoticache.stats().problem
+            print("done")
+        """, AOTICACHE_DIR=directory)
 
 
 def test_workers_that_are_spawned_enable_their_own():

@@ -4,9 +4,9 @@ binding accepts.
     torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  draws the samples, and runs them
     torch_operators.py play NAMES RESULTS CACHE PASS...             runs them, once in each pass
 
-PASS is the mode, "wait", "background" or "never", or "stable": "never" without the bridge, which must be last. NAMES
-and RESULTS are JSON files. RESULTS: {"samples": one dictionary for each sample, "passes": the findings of each pass}.
-Expected results come from the same process before anything is enabled. Environment: WORKERS.
+PASS is the mode, "wait", "background" or "never". NAMES and RESULTS are JSON files. RESULTS: {"samples": one dictionary
+for each sample, "passes": the findings of each pass}. Expected results come from the same process before anything is
+enabled. Environment: WORKERS.
 """
 import json
 import logging
@@ -82,11 +82,9 @@ class Player:
             before = after
         return outcomes
 
-    def judge(self, place, outcomes, is_stable):
+    def judge(self, place, outcomes):
         for sample, (expected, cotangents), got, result in zip(self.samples, self.expected, outcomes, self.results):
             one = result["passes"][place]
-            if is_stable and expected.error and got.error == "RuntimeError" and got.message == expected.message:
-                got.error = expected.error  # the stable interface has only this exception (docs/pytorch.md)
             verdict = self.module.judge(got, expected)
             if verdict.startswith("wrong") and served_of(one["operators"]) and self.module.as_compiled(
                     sample, cotangents, set(one["operators"]), got):
@@ -130,9 +128,9 @@ def accepted_by_binding(aoticache):
     return [name for name in names if name not in refused], refused
 
 
-def configure(aoticache, cache, bridge="auto"):
+def configure(aoticache, cache):
     workers = int(os.environ.get("WORKERS", "2"))
-    aoticache.configure(cache_dir=cache, workers=workers, bridge=bridge, compile_timeout=600, judge=False)
+    aoticache.configure(cache_dir=cache, workers=workers, compile_timeout=600, judge=False)
 
 
 def totals_of(stats, before):
@@ -152,21 +150,18 @@ def play(names_path, results_path, cache, *passes):
     began = time.monotonic()
     player = Player(names, len(passes))
     found = {"samples": player.results, "passes": [], "seconds": {"eager": round(time.monotonic() - began, 1)}}
-    for place, what in enumerate(passes):
-        began = time.monotonic()
-        mode, before = "never" if what == "stable" else what, totals_of(aoticache.stats(), {})
-        if what == "stable":
-            configure(aoticache, cache, bridge="off")
+    for place, mode in enumerate(passes):
+        began, before = time.monotonic(), totals_of(aoticache.stats(), {})
         enabled = enable_all(aoticache, task["accepted"], mode)
         assert enabled.operators, f"{enabled}"
         outcomes = player.play(aoticache, place, mode, handler.lines)
         aoticache.wait()
         stats = aoticache.stats()
         aoticache.disable()
-        player.judge(place, outcomes, stats.interface == "stable C interface")
+        player.judge(place, outcomes)
         found["passes"].append({"enabled": len(enabled.operators), "skipped": len(enabled.skipped),
                                 "interface": stats.interface, "totals": totals_of(stats, before)})
-        found["seconds"][f"{place} {what}"] = round(time.monotonic() - began, 1)
+        found["seconds"][f"{place} {mode}"] = round(time.monotonic() - began, 1)
     with open(results_path, "w") as file:
         json.dump(found, file, indent=1)
 

@@ -1,11 +1,81 @@
-/* Unit tests of the binding with a bridge (eager/torch/bridge_open.c, binding_call.c), with a stand-in for it. */
-#include "binding_fixture.h"
+/*
+ * Unit tests of the binding (eager/torch/binding.c, binding_call.c, bridge_open.c), with a stand-in for the bridge
+ * (kernels/bridge_stand_in.c), compiled by the test and loaded as a separate library. Tensors come from the shim.
+ */
+#include "eager/torch/torch_internal.h"
+#include "holder_fixture.h"
+
+#include <dlfcn.h>
 
 TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
+static void *stand_in;
+static char stand_in_path[PATH_MAX];
+static aoticache_binding *binding;
+static aoticache_binding_operator *op;
+
+#define STAND_IN(type, name) (*(type *)dlsym(stand_in, #name))
+#define STAND_IN_COUNT(name) STAND_IN(int, stand_in_##name)
+
+static void load_stand_in(void)
+{
+    char command[PATH_MAX + 256];
+    snprintf(stand_in_path, sizeof stand_in_path, "%s", in_directory("stand_in.so"));
+    snprintf(
+        command, sizeof command,
+        "cc -std=gnu11 -D_GNU_SOURCE -O1 -I. -shared -fPIC -fvisibility=hidden tests/unit/kernels/bridge_stand_in.c -o "
+        "%s",
+        stand_in_path);
+    cr_assert_eq(system(command), 0, "%s", command);
+    stand_in = dlopen(stand_in_path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(stand_in, "%s", dlerror());
+}
+
+static aoticache_status try_enable(const char *schema)
+{
+    aoticache_binding_operator_options options = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
+    options.schema = schema;
+    options.dispatch_key = "CPU";
+    options.device = AOTICACHE_DEVICE_CPU;
+    error.message[0] = '\0';
+    return aoticache_binding_enable(binding, &options, &op, &error);
+}
+
+static void begin_binding(const aoticache_context_options *changes)
+{
+    aoticache_binding_options options = AOTICACHE_BINDING_OPTIONS_INIT;
+    begin_with("", false);
+    aoticache_context_options all = eager_options();
+    if (changes != NULL) {
+        all.miss = changes->miss;
+        all.fail_calls = changes->fail_calls;
+    }
+    make_eager(&all);
+    load_stand_in();
+    options.context = eager;
+    options.bridge = stand_in_path;
+    cr_assert_eq(aoticache_binding_create(&options, &binding, &error), AOTICACHE_OK, "%s", error.message);
+}
+
+/* Ends the test; checks that no registration is left. */
+static void end_binding(void)
+{
+    aoticache_binding_free(binding);
+    cr_expect_eq(STAND_IN_COUNT(registrations), 0);
+    holder = NULL;
+    end_all();
+}
+
+static aoticache_binding_counts binding_counts(void)
+{
+    aoticache_binding_counts counts;
+    aoticache_binding_get_counts(op, &counts);
+    return counts;
+}
+
 static void begin_as(const aoticache_context_options *changes)
 {
-    begin_binding_with("", changes, true);
+    begin_binding(changes);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
 }
 
@@ -64,6 +134,8 @@ Test(binding_bridge, hits_are_served_and_inputs_stay_the_callers)
         cr_expect(is_served(x, 3));
     cr_expect_eq(binding_counts().calls, 4);
     cr_expect_eq(binding_counts().holder.hits, 3);
+    cr_expect_eq(binding_counts().holder.misses, 1);
+    cr_expect_eq(binding_counts().refused, 0);
     end_binding();
 }
 
@@ -75,7 +147,6 @@ Test(binding_bridge, miss_that_is_not_compiled_is_the_bridges)
     cr_expect(is_untouched(x));
     cr_expect_eq(binding_counts().holder.fallbacks, 1);
     cr_expect_eq(binding_counts().calls, 1);
-    cr_expect_eq(fallback_calls, 0);
     end_binding();
 }
 
@@ -98,6 +169,24 @@ Test(binding_bridge, failing_kernel_is_a_failure_with_its_message_where_that_is_
     x->data[0] = -1;
     cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FAILED);
     cr_expect_not_null(strstr(error.message, "x is -1, on purpose"), "%s", error.message);
+    cr_expect(is_untouched(x));
+    end_binding();
+}
+
+Test(binding_bridge, failed_compile_is_a_failure_only_where_that_is_asked_for)
+{
+    aoticache_context_options changes = {.fail_calls = true};
+    begin();
+    atomic_store(&hook.fail_status, AOTICACHE_COMPILE_FAILED);
+    cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect(is_untouched(x));
+    end_binding();
+    fixture_end();
+    fixture_begin();
+    begin_as(&changes);
+    atomic_store(&hook.fail_status, AOTICACHE_COMPILE_FAILED);
+    cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FAILED);
+    cr_expect_not_null(strstr(error.message, "this hook fails on purpose"), "%s", error.message);
     cr_expect(is_untouched(x));
     end_binding();
 }
@@ -147,6 +236,112 @@ Test(binding_bridge, late_call_is_pytorchs_until_it_is_enabled_again)
     end_binding();
 }
 
+/* ---- disabling during a call ---- */
+
+static atomic_bool is_disabled;
+
+static void *call_once(void *unused)
+{
+    aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(7), VALUE_INT(0)};
+    aoticache_stack own = {.values = values, .count = 3, .capacity = 3};
+    aoticache_error own_error;
+    (void)unused;
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    cr_expect_eq(host->call(STAND_IN(void *, stand_in_op), 0, 0, &own, &own_error), AOTICACHE_BRIDGE_SERVED);
+    cr_expect_not(atomic_load(&is_disabled));
+    aoticache_stack_drop(&own, 0);
+    return NULL;
+}
+
+static void *disable_in_thread(void *unused)
+{
+    (void)unused;
+    aoticache_binding_disable(op);
+    atomic_store(&is_disabled, true);
+    return NULL;
+}
+
+/* Begins a call in another thread, and waits until it is in its compile, which ends when the hook is opened. */
+static pthread_t begin_call(void)
+{
+    pthread_t caller;
+    hook.is_shut = true;
+    pthread_create(&caller, NULL, call_once, NULL);
+    while (hook.begun == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return caller;
+}
+
+Test(binding_bridge, disabling_waits_for_calls_inside)
+{
+    pthread_t disabler;
+    begin();
+    pthread_t caller = begin_call();
+    pthread_create(&disabler, NULL, disable_in_thread, NULL);
+    while (STAND_IN_COUNT(registrations) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    cr_expect_not(atomic_load(&is_disabled));
+    hook.is_shut = false;
+    pthread_join(caller, NULL);
+    pthread_join(disabler, NULL);
+    cr_expect(atomic_load(&is_disabled));
+    end_binding();
+}
+
+/* A child does not have the threads that would return from its parent's calls. */
+Test(binding_bridge, child_of_a_fork_disables_without_its_parents_calls)
+{
+    int status;
+    begin();
+    pthread_t caller = begin_call();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(300);
+        aoticache_binding_disable(op);
+        bool right = call_with(STAND_IN(void *, stand_in_op), x, 3, 0) == AOTICACHE_BRIDGE_FALLBACK;
+        _exit(right ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    hook.is_shut = false;
+    pthread_join(caller, NULL);
+    end_binding();
+}
+
+/* Makes the operator's compiles call this function. */
+static aoticache_hook *make_calling_hook(aoticache_status (*compile)(void *, const aoticache_request *, const char *,
+                                                                     aoticache_deliver_fn, void *, aoticache_error *))
+{
+    aoticache_callback callback = AOTICACHE_CALLBACK_INIT;
+    callback.user = &hook;
+    callback.compile = compile;
+    callback.producer = "patched 1";
+    aoticache_hook *calling;
+    cr_assert_eq(aoticache_hook_create_callback(&callback, &calling, &error), AOTICACHE_OK);
+    eager->hook = calling;
+    return calling;
+}
+
+static aoticache_status disable_and_compile(void *user, const aoticache_request *request, const char *directory,
+                                            aoticache_deliver_fn hand_over, void *deliver_user,
+                                            aoticache_error *ret_error)
+{
+    aoticache_binding_disable(op);
+    return patched_hook_compile(user, request, directory, hand_over, deliver_user, ret_error);
+}
+
+Test(binding_bridge, disabling_inside_of_its_call_does_not_wait_for_itself)
+{
+    begin();
+    aoticache_hook *usual = hook.hook, *calling = make_calling_hook(disable_and_compile);
+    cr_expect(is_served(x, 3));
+    cr_expect_eq(STAND_IN_COUNT(registrations), 0);
+    eager->hook = usual;
+    aoticache_hook_free(calling);
+    end_binding();
+}
+
 /* ---- recursion ---- */
 
 static aoticache_bridge_result nested;
@@ -167,13 +362,7 @@ static aoticache_status compile_and_call(void *user, const aoticache_request *re
 Test(binding_bridge, call_of_an_operator_from_within_itself_is_pytorchs)
 {
     begin();
-    aoticache_callback callback = AOTICACHE_CALLBACK_INIT;
-    callback.user = &hook;
-    callback.compile = compile_and_call;
-    callback.producer = "patched 1";
-    aoticache_hook *calling, *usual = hook.hook;
-    cr_assert_eq(aoticache_hook_create_callback(&callback, &calling, &error), AOTICACHE_OK);
-    eager->hook = calling;
+    aoticache_hook *usual = hook.hook, *calling = make_calling_hook(compile_and_call);
     nested_registration = STAND_IN(void *, stand_in_op);
     nested = AOTICACHE_BRIDGE_FAILED;
     cr_expect(is_served(x, 3));
@@ -318,7 +507,7 @@ static aoticache_status open_another(const char *path)
 
 Test(binding_bridge, bridge_that_does_not_fit_is_refused_and_says_why)
 {
-    begin_binding_with("", NULL, true);
+    begin_binding(NULL);
     const char *missing = in_directory("bridge.so");
     cr_expect_eq(open_another(missing), AOTICACHE_LOAD_FAILED);
     cr_expect_not_null(strstr(error.message, missing), "%s", error.message);
@@ -329,17 +518,61 @@ Test(binding_bridge, bridge_that_does_not_fit_is_refused_and_says_why)
     STAND_IN_COUNT(open_status) = 0;
     STAND_IN(uint32_t, stand_in_abi) = AOTICACHE_BRIDGE_ABI + 1;
     cr_expect_eq(open_another(stand_in_path), AOTICACHE_UNSUPPORTED);
+    cr_expect_eq(open_another(NULL), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "options.bridge is NULL"), "%s", error.message);
     end_binding();
 }
 
 Test(binding_bridge, refusal_by_the_bridge_is_handed_on)
 {
-    begin_binding_with("", NULL, true);
+    begin_binding(NULL);
     STAND_IN_COUNT(enable_status) = AOTICACHE_NOT_FOUND;
     cr_expect_eq(try_enable(SCALE), AOTICACHE_NOT_FOUND);
     cr_expect_str_eq(error.message, "the bridge says no");
     STAND_IN_COUNT(enable_status) = 0;
+    cr_expect_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     cr_expect_eq(try_enable("test::op(Tensor self, Scalar other) -> Tensor[]"), AOTICACHE_OK, "%s", error.message);
+    end_binding();
+}
+
+/* ---- enabling ---- */
+
+Test(binding_bridge, overload_is_separate_from_the_name)
+{
+    begin_binding(NULL);
+    cr_assert_eq(try_enable("test::scale.other(Tensor self, float factor=2.0) -> Tensor"), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect_str_eq((const char *)dlsym(stand_in, "stand_in_enabled"),
+                     "test::scale|other|CPU|test::scale.other(Tensor self, float factor=2.) -> Tensor");
+    end_binding();
+}
+
+static void expect_refused(const char *schema, aoticache_status status, const char *word)
+{
+    cr_expect_eq(try_enable(schema), status, "%s: %s", schema, error.message);
+    cr_expect_not_null(strstr(error.message, word), "%s: %s", schema, error.message);
+    cr_expect_eq(STAND_IN_COUNT(registrations), 0);
+}
+
+Test(binding_bridge, schemas_it_cannot_serve_are_refused_with_the_reason)
+{
+    begin_binding(NULL);
+    expect_refused("test::op(Tensor(a) self) -> Tensor(a)", AOTICACHE_UNSUPPORTED, "view");
+    expect_refused("test::op(Tensor self) -> int", AOTICACHE_UNSUPPORTED, "result 0 is int");
+    expect_refused("test::op(int size) -> Tensor", AOTICACHE_UNSUPPORTED, "has no tensor arguments");
+    expect_refused("test::op(Tensor self -> Tensor", AOTICACHE_INVALID, "column");
+    end_binding();
+}
+
+Test(binding_bridge, enabling_twice_is_refused_and_names_the_operator)
+{
+    begin();
+    aoticache_binding_operator *first = op;
+    cr_expect_eq(try_enable(SCALE), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "test::scale is already enabled for CPU"), "%s", error.message);
+    op = first;
+    cr_expect_eq(STAND_IN_COUNT(registrations), 1);
+    cr_expect(is_served(x, 3), "the first one still is");
     end_binding();
 }
 

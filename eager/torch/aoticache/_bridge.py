@@ -41,7 +41,7 @@ def find_source(library: _library.Library) -> tuple[Path, Path]:
     for source, include in places:
         if source.is_file() and all((include / header).is_file() for header in HEADERS):
             return source, include
-    raise AoticacheError(f"bridge.cpp and its headers are not under {places[-1][0].parent}", "NOT_FOUND")
+    raise AoticacheError(f"bridge.cpp and its headers are not under {places[-1][0].parent}; set AOTICACHE_HOME", "NOT_FOUND")
 
 
 def find_compiler(settings: Settings) -> str | None:
@@ -85,12 +85,6 @@ def version_tuple(version: str) -> tuple[int, int, int]:
     if found is None:
         return 0, 0, 0
     return int(found[1]), int(found[2]), int(found[3] or 0)
-
-
-def packed_version(version: str) -> int:
-    """Returns the version as torch_library_impl() takes it: major, minor and patch in the three topmost bytes."""
-    major, minor, patch = version_tuple(version)
-    return (major << 56) | (minor << 48) | (patch << 40)
 
 
 def environment(include: Path) -> list[str]:

@@ -110,13 +110,13 @@ def _check_bridge() -> Iterator[Finding]:
         yield Finding(OK, "bridge", "in the cache for this PyTorch")
     except AoticacheError as error:
         if error.status != "NOT_FOUND" or "cache has no bridge" not in str(error):
-            yield Finding(MISSING, "bridge", str(error))
+            yield Finding(FAILED, "bridge", str(error))
         elif compiler is None:
             yield Finding(
-                MISSING,
+                FAILED,
                 "bridge",
-                "not in the cache, and no C++ compiler (c++, g++, clang++ or $CXX): the stable C interface is "
-                "used, which cannot serve operators with numbers among their arguments",
+                "not in the cache, and no C++ compiler (c++, g++, clang++ or $CXX): no operator can be enabled; install "
+                "a compiler, or fill the cache on a machine that has one",
             )
         else:
             yield Finding(OK, "bridge", "not in the cache yet; the first enable() compiles it, some 30 s, once")

@@ -55,7 +55,6 @@ STATUS = (
 DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
 LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-FALLBACK = CFUNCTYPE(c_int, c_void_p, POINTER(c_uint64), c_uint64, c_uint64, c_void_p, c_size_t)
 CONSTANT = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_void_p)
 METADATA = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_char_p)
 
@@ -216,8 +215,6 @@ class BindingOptions(Structure):
         ("size", c_size_t),
         ("context", c_void_p),
         ("bridge", c_char_p),
-        ("torch_library", c_char_p),
-        ("torch_version", c_uint64),
     ]
 
 
@@ -228,8 +225,6 @@ class OperatorOptions(Structure):
         ("dispatch_key", c_char_p),
         ("device", Device),
         ("dynamic", POINTER(c_int)),
-        ("fallback", FALLBACK),
-        ("fallback_user", c_void_p),
     ]
 
 
@@ -492,7 +487,6 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_package_list_metadata": (None, [c_void_p, c_void_p, METADATA, c_void_p]),
     "aoticache_binding_free": (None, [c_void_p]),
     "aoticache_binding_disable": (None, [c_void_p]),
-    "aoticache_binding_retire": (None, [c_void_p]),
     "aoticache_binding_get_counts": (None, [c_void_p, POINTER(BindingCounts)]),
 }
 

@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from ctypes import byref, c_int, c_uint32, c_void_p, pointer, py_object, pythonapi, sizeof
+from ctypes import byref, c_int, c_uint32, c_void_p, pointer, sizeof
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _bridge, _caches, _errors, _fallback, _library, _progress
+from . import _bridge, _caches, _errors, _library, _progress
 from ._errors import AoticacheError, OperatorRefusedError, SettingsError, warn_once
 from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
@@ -53,7 +53,6 @@ class Active:
     name: str
     policy: Policy
     handle: c_void_p
-    is_stable: bool  # on the stable C interface
 
 
 @dataclass
@@ -63,6 +62,7 @@ class Outcome:
     enabled: list[str] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    problem: str = ""  # why nothing is enabled
 
 
 class Session:
@@ -79,9 +79,8 @@ class Session:
         self.hook: c_void_p | None = None
         self.hook_problem = ""
         self.bridge: _bridge.Bridge | None = None
-        self.bridge_problem = ""
-        self.bridge_decided = False
-        self.bridge_thread: threading.Thread | None = None
+        self.bridge_problem = ""  # why there is none
+        self.bridge_thread: threading.Thread | None = None  # compiles it in the background
         self.groups: dict[tuple[str, int], Group] = {}
         self.active: dict[str, Active] = {}
         self.pending: dict[str, Policy] = {}
@@ -148,24 +147,20 @@ class Session:
 
     # ---- the bridge ----
 
-    def decide_bridge(self, mode: str) -> bool:
+    def find_bridge(self, mode: str) -> bool:
         """
-        Gets the bridge, or decides to compile it, or finds out that there is none. Called with the lock. Returns False if
-        compile_bridge() must be called, which is done without the lock.
+        Gets the bridge from the cache. If it is not there, begins to compile it in the background, or gives it up, depending on
+        the mode. Called with the lock. Returns False if get_bridge() must be called, which is done without the lock.
         """
-        if self.bridge_decided or (self.bridge_thread is not None and mode != "wait"):
-            return True
-        if self.settings.bridge == "off":
-            self.bridge_decided = True
+        if self.bridge is not None or (self.bridge_thread is not None and mode != "wait"):
             return True
         try:
-            self.bridge = _bridge.prepare(self.cache, self.settings, compile=False)
-            self.bridge_decided = True
+            self.bridge, self.bridge_problem = _bridge.prepare(self.cache, self.settings, compile=False), ""
             return True
         except AoticacheError as error:
             problem = error
         if mode == "never":
-            self.give_up_bridge(problem)
+            self.give_up_bridge(problem, mode)
             return True
         # Without a compiler this fails immediately, with the reason.
         if mode == "wait" or problem.status != "NOT_FOUND" or _bridge.find_compiler(self.settings) is None:
@@ -192,12 +187,15 @@ class Session:
 
     def use_bridge(self, bridge: _bridge.Bridge | None, problem: AoticacheError | None) -> None:
         with _lock:
-            if self.bridge_decided or _ending:
+            if threading.current_thread() is self.bridge_thread:
+                self.bridge_thread = None
+            if _ending:
                 return
-            if problem is not None:
-                self.give_up_bridge(problem)
-            self.bridge, self.bridge_decided = bridge, True
-            if _session is self:
+            if self.bridge is None and bridge is not None:
+                self.bridge, self.bridge_problem = bridge, ""
+            if self.bridge is None and self.bridge_thread is None and problem is not None:
+                self.give_up_bridge(problem, "wait")
+            elif self.bridge is not None and _session is self:
                 self.enable_pending()
 
     def get_bridge(self) -> None:
@@ -221,17 +219,27 @@ class Session:
             try:
                 self.enable_now(name, policy)
             except AoticacheError as error:
+                if self.bridge is None:  # it cannot be opened
+                    self.give_up_bridge(error, policy.mode)
+                    return
                 refused[name] = str(error)
         warn_of_refused(refused)
 
-    def give_up_bridge(self, problem: AoticacheError) -> None:
-        self.bridge, self.bridge_decided, self.bridge_problem = None, True, str(problem)
+    def give_up_bridge(self, problem: AoticacheError, mode: str) -> None:
+        """Notes why there is no bridge, and warns once: nothing can be enabled. The next enable() looks for it again."""
+        self.pending.clear()
         first = str(problem).strip().splitlines()[0][:400] if str(problem).strip() else problem.status
-        warn_once(
-            "bridge",
-            f"aoticache: no C++ bridge ({first}): PyTorch's stable C interface is used instead, which cannot serve "
-            "operators with numbers among their arguments and is slower if PyTorch's kernel has to answer",
-        )
+        remedy = self.remedy(problem, mode)
+        self.bridge_problem = f"there is no C++ bridge to PyTorch: {first}{'; ' if remedy else ''}{remedy}"
+        warn_once("bridge", f"aoticache: nothing is enabled, PyTorch's own kernels answer: {self.bridge_problem}")
+
+    def remedy(self, problem: AoticacheError, mode: str) -> str:
+        elsewhere = "fill the cache on a machine that has one (aoticache export, aoticache import)"
+        if _bridge.find_compiler(self.settings) is None:
+            return f"install a C++ compiler, or {elsewhere}"
+        if problem.status == "COMPILE_FAILED":
+            return f"set cxx or $CXX to a C++20 compiler, or {elsewhere}"
+        return 'call enable() with another mode than "never" once' if mode == "never" else ""
 
     # ---- groups ----
 
@@ -270,21 +278,18 @@ class Session:
         return context
 
     def _create_binding(self, context: c_void_p) -> c_void_p:
-        while True:
-            binding = c_void_p()
-            options = _library.BindingOptions(
-                size=sizeof(_library.BindingOptions),
-                context=context,
-                bridge=_library.encode(self.bridge.path if self.bridge else None),
-                torch_version=_bridge.packed_version(self.torch_version),
-            )
-            try:
-                self.library.call("aoticache_binding_create", byref(options), byref(binding))
-                return binding
-            except AoticacheError as error:
-                if self.bridge is None:
-                    raise
-                self.give_up_bridge(error)
+        assert self.bridge is not None
+        binding = c_void_p()
+        options = _library.BindingOptions(
+            size=sizeof(_library.BindingOptions), context=context, bridge=_library.encode(self.bridge.path)
+        )
+        try:
+            self.library.call("aoticache_binding_create", byref(options), byref(binding))
+        except AoticacheError as error:
+            if not self.groups:
+                self.bridge, self.bridge_problem = None, str(error)
+            raise
+        return binding
 
     # ---- operators ----
 
@@ -293,7 +298,7 @@ class Session:
         operator = find_overload(name)
         key = DISPATCH_KEYS[policy.device]
         group = self.group(policy)
-        handle, fallback = c_void_p(), None
+        handle = c_void_p()
         options = _library.OperatorOptions(
             size=sizeof(_library.OperatorOptions),
             schema=str(operator._schema).encode(),
@@ -301,22 +306,13 @@ class Session:
             device=_library.Device(_library.DEVICE_TYPES[policy.device], -1),
             dynamic=pointer(c_int(DYNAMIC[policy.dynamic])),
         )
-        if self.bridge is None:
-            fallback = _fallback.make(operator, key)
-            options.fallback = fallback
         self.library.call("aoticache_binding_enable", group.binding, byref(options), byref(handle))
-        if fallback is not None:
-            _fallbacks.setdefault((name, key), fallback)
-        self.active[name] = Active(name, policy, handle, fallback is not None)
+        self.active[name] = Active(name, policy, handle)
 
     def disable_now(self, name: str) -> None:
         active = self.active.pop(name)
         last = self.counts(active)
-        # PyTorch's dispatcher cannot remove a kernel while other threads call it: then ours stays and calls the fallback.
-        alone = active.is_stable and threading.active_count() == 1
-        self.library.get("aoticache_binding_disable" if alone else "aoticache_binding_retire", active.handle)
-        if alone:
-            _fallbacks.pop((name, DISPATCH_KEYS[active.policy.device]), None)
+        self.library.get("aoticache_binding_disable", active.handle)
         total = self.retired.setdefault(name, {})
         for count, value in last.items():
             if count in SUMS or count in ("calls", "refused"):
@@ -418,8 +414,6 @@ _lock = threading.RLock()
 _session: Session | None = None
 _ending = False  # the process is ending, and compiles are being stopped
 _settings = Settings()
-#: Fallbacks by operator and dispatch key. C calls them as long as PyTorch has our function, even after a disable.
-_fallbacks: dict[tuple[str, str], Any] = {}
 _retired: dict[str, dict[str, int]] = {}  # counts of operators that were disabled, since the process began
 
 
@@ -480,7 +474,7 @@ def problem_with_torch(device: str) -> str:
     """Returns why operators cannot be enabled with this PyTorch; "" if they can."""
     torch = require_torch()
     if _bridge.version_tuple(str(torch.__version__)) < LEAST_TORCH:
-        return f"PyTorch {torch.__version__} has no stable C interface for kernels; 2.10 or later has"
+        return f"PyTorch {torch.__version__} is too old: operators need 2.10 or later"
     if device == "cuda" and not torch.cuda.is_available():
         return "PyTorch finds no GPU"
     try:
@@ -490,20 +484,24 @@ def problem_with_torch(device: str) -> str:
 
 
 def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
+    tried: Session | None = None
     while True:
         with _lock:
             session = open_session(settings)
-            if session.decide_bridge(policy.mode):
-                outcome = _enable_all(session, choice, policy)
-                break
+            if session is tried or session.find_bridge(policy.mode):
+                return _enable_all(session, choice, policy)
         session.get_bridge()
-    warn_of_refused({name: why for name, why in outcome.skipped.items() if name in choice.exact})
-    return outcome
+        tried = session
 
 
 def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
     """Enables all of the operators, or none."""
     outcome = Outcome(skipped=dict(choice.skipped))
+    if session.bridge is None and session.bridge_thread is None:
+        outcome.problem = session.bridge_problem
+        return outcome
+    if session.bridge is not None:
+        session.group(policy)  # here: if the bridge cannot be opened, that is not the fault of an operator
     done: list[tuple[str, Policy | None]] = []
     try:
         for name in choice.operators:
@@ -516,13 +514,13 @@ def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
 
 
 def warn_of_refused(refused: dict[str, str]) -> None:
-    """Warns once about all named operators that this process cannot serve; each operator is named in one warning only."""
+    """Warns once about operators that waited for the bridge and cannot be served; each is named in one warning only."""
     if not refused:
         return
     (name, why), more = next(iter(refused.items())), len(refused) - 1
     text = f"aoticache: {name} is not served: {why}"
     if more:
-        text += f"; nor are {more} others, each for a reason of its own: .skipped of what enable() returned has them"
+        text += f"; nor are {more} others, each for a reason of its own, which enable() of its name gives"
     warn_once("refused " + " ".join(sorted(refused)), text)
 
 
@@ -535,7 +533,7 @@ def _enable_one(
     done: list[tuple[str, Policy | None]],
 ) -> None:
     before = policy_of(session, name)
-    if not session.bridge_decided:
+    if session.bridge is None:
         session.pending[name] = policy
         outcome.pending.append(name)
         done.append((name, before))
@@ -555,7 +553,7 @@ def _enable_one(
         done.pop()
         if error.status != "UNSUPPORTED":
             raise
-        if exact and session.bridge is not None:
+        if exact:
             raise OperatorRefusedError(f"{name} cannot be served: {error}") from error
         outcome.skipped[name] = str(error)
 
@@ -572,9 +570,9 @@ def _restore_one(session: Session, name: str, before: Policy | None) -> None:
         session.disable_now(name)
     if before is None or name in session.active:
         return
-    if session.bridge_decided:
+    if session.bridge is not None:
         session.enable_now(name, before)
-    else:
+    elif session.bridge_thread is not None:
         session.pending[name] = before
 
 
@@ -638,8 +636,6 @@ def at_exit() -> None:
         if session.settings.wait_at_exit > 0:
             session.wait(time.monotonic() + session.settings.wait_at_exit)
         disable(None)
-        for fallback in _fallbacks.values():
-            pythonapi.Py_IncRef(py_object(fallback))  # for threads that the process does not wait for
         _ending = True
         session.library.get("aoticache_compiles_cancel")
         idle = session.wait(time.monotonic() + END_SECONDS)
@@ -678,7 +674,7 @@ def after_fork_in_child() -> None:
         return
     if session.active or session.pending:
         require_torch().set_num_threads(1)
-    if session.bridge_thread is not None and not session.bridge_decided:
+    if session.bridge_thread is not None:
         session.bridge_thread = None
         if session.pending:
             session.start_bridge_thread()

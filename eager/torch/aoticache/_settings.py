@@ -12,7 +12,6 @@ from ._errors import SettingsError
 
 MODES = {"wait": 0, "background": 1, "never": 2}
 DYNAMIC = {"never": 0, "after": 1, "always": 2}
-BRIDGES = ("auto", "off")
 
 #: "never", "always", or ("after", N): for all shapes, after N different shapes have been requested.
 Dynamic = str | tuple[str, int]
@@ -41,8 +40,6 @@ class Settings:
     #: True: a compiled kernel is used only if it is faster than PyTorch's. The first calls that it could serve alternate
     #: between the two kernels and are timed; then the faster one answers. False: the compiled kernel always answers.
     judge: bool = True
-    #: "auto": the C++ bridge, compiled if it is not in the cache; "off": the stable C ABI.
-    bridge: str = "auto"
     #: The C++ compiler for the bridge; None: $CXX, c++, g++, clang++.
     cxx: str | None = None
     #: Seconds that the process waits at its end for running compiles; unfinished ones are lost.
@@ -77,8 +74,6 @@ class Settings:
             raise SettingsError(f"workers is {self.workers}; at most 64 are allowed")
         if not isinstance(self.judge, bool):
             raise SettingsError(f"judge is {self.judge!r}; it must be True or False")
-        if self.bridge not in BRIDGES:
-            raise SettingsError(f"bridge is {self.bridge!r}; it must be one of {', '.join(map(repr, BRIDGES))}")
         if not isinstance(self.wait_at_exit, (int, float)) or not 0 <= self.wait_at_exit < 1e6:
             raise SettingsError(f"wait_at_exit is {self.wait_at_exit!r}; it must be a number of seconds")
 

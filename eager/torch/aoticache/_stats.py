@@ -76,7 +76,8 @@ class Stats:
 
     operators: dict[str, OperatorStats] = field(default_factory=dict)
     cache: CacheStats | None = None
-    #: The interface between PyTorch and the kernels: "bridge", "stable C interface", "compiling the bridge", "".
+    #: What connects PyTorch with the kernels: "bridge"; "compiling the bridge"; "none": there is no bridge, and nothing is
+    #: enabled; "" before the first enable().
     interface: str = ""
     #: Why the bridge or the worker is missing; "" if nothing is missing.
     problem: str = ""
@@ -180,10 +181,10 @@ def collect() -> Stats:
             operators.setdefault(name, make_operator_stats(name, "", "disabled", counts))
         if session.bridge is not None:
             interface = "bridge"
-        elif session.bridge_decided:
-            interface = "stable C interface"
-        else:
+        elif session.bridge_thread is not None:
             interface = "compiling the bridge"
+        else:
+            interface = "none" if session.bridge_problem else ""
         problem = "; ".join(filter(None, (session.bridge_problem, session.hook_problem)))
     try:
         cache = cache_stats(session.cache)
