@@ -218,6 +218,27 @@ TOGETHER = {
         once(enable, "PyTorch's own kernels answer")
         same(torch.abs(x), x.clone().abs_())
     """,
+    "bridge_that_cannot_be_opened_is_one_warning": """
+        from aoticache import AoticacheError, _bridge
+        prepare, done = _bridge.prepare, []
+        def find(cache, settings, *, compile):
+            if not compile:
+                raise AoticacheError("it is not there", "NOT_FOUND")
+            return _bridge.Bridge(cache.library, "/dev/null", None)
+        try:
+            _bridge.prepare = find
+            with tempfile.TemporaryDirectory() as directory:
+                def enable():
+                    done.append(aoticache.enable("aten::abs", "aten::neg", mode="wait", cache_dir=directory))
+                    assert not done[0] and "dynamic linker" in done[0].problem, done
+                    aoticache.enable("aten::abs", cache_dir=directory)  # a thread finds it
+                    assert aoticache.wait() and not aoticache.is_enabled("abs")
+                once(enable, "nothing is enabled")
+                assert aoticache.stats().interface == "none" and "dynamic linker" in aoticache.stats().problem
+        finally:
+            _bridge.prepare = prepare
+        same(torch.abs(x), x.clone().abs_())
+    """,
     "lists_and_optional_arguments_are_served_and_fall_back": """
         names = ("aten::abs", "aten::maximum", "aten::native_layer_norm", "aten::amax", "aten::cat", "aten::stack",
                  "aten::_unsafe_index.Tensor")
@@ -280,7 +301,7 @@ def test_without_a_compiler_pytorch_answers_unless_the_cache_has_the_bridge():
                 for mode in ("background", "wait", "never"):
                     done = aoticache.enable(*names, mode=mode)
                     assert not done and "install a C++ compiler" in done.problem, done
-            once(enable, "nothing is enabled, PyTorch's own kernels answer: there is no C++ bridge to PyTorch")
+            once(enable, "nothing is enabled, PyTorch's own kernels answer: the C++ bridge to PyTorch is not available")
             for _ in range(3):
                 same(torch.abs(x), expected[0]); same(x + 1, expected[1])
             assert tables == [torch._C._dispatch_dump_table(name) for name in names] and not aoticache.is_enabled("abs")
@@ -288,7 +309,7 @@ def test_without_a_compiler_pytorch_answers_unless_the_cache_has_the_bridge():
             assert aoticache.wait() and not aoticache.disable()
             print(aoticache.stats(), aoticache.doctor(), "done")
         """, AOTICACHE_DIR=directory + "/empty", **without)
-        assert "interface: none" in said and "problem: there is no C++ bridge" in said, said
+        assert "interface: none" in said and "problem: the C++ bridge to PyTorch is not available" in said, said
         assert "FAIL  bridge         not in the cache, and no C++ compiler" in said, said
         uses = """
             aoticache.enable("aten::abs", mode=sys.argv[1])

@@ -230,10 +230,12 @@ class Session:
         self.pending.clear()
         first = str(problem).strip().splitlines()[0][:400] if str(problem).strip() else problem.status
         remedy = self.remedy(problem, mode)
-        self.bridge_problem = f"there is no C++ bridge to PyTorch: {first}{'; ' if remedy else ''}{remedy}"
+        self.bridge_problem = f"the C++ bridge to PyTorch is not available: {first}{'; ' if remedy else ''}{remedy}"
         warn_once("bridge", f"aoticache: nothing is enabled, PyTorch's own kernels answer: {self.bridge_problem}")
 
     def remedy(self, problem: AoticacheError, mode: str) -> str:
+        if problem.status == "LOAD_FAILED":
+            return ""
         elsewhere = "fill the cache on a machine that has one (aoticache export, aoticache import)"
         if _bridge.find_compiler(self.settings) is None:
             return f"install a C++ compiler, or {elsewhere}"
@@ -285,9 +287,9 @@ class Session:
         )
         try:
             self.library.call("aoticache_binding_create", byref(options), byref(binding))
-        except AoticacheError as error:
+        except AoticacheError:
             if not self.groups:
-                self.bridge, self.bridge_problem = None, str(error)
+                self.bridge = None
             raise
         return binding
 
@@ -497,11 +499,16 @@ def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
 def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
     """Enables all of the operators, or none."""
     outcome = Outcome(skipped=dict(choice.skipped))
+    try:
+        if session.bridge is not None:
+            session.group(policy)
+    except AoticacheError as error:
+        if session.bridge is not None:
+            raise
+        session.give_up_bridge(error, policy.mode)  # it cannot be opened, which is not the fault of an operator
     if session.bridge is None and session.bridge_thread is None:
         outcome.problem = session.bridge_problem
         return outcome
-    if session.bridge is not None:
-        session.group(policy)  # here: if the bridge cannot be opened, that is not the fault of an operator
     done: list[tuple[str, Policy | None]] = []
     try:
         for name in choice.operators:
