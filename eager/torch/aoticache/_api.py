@@ -245,7 +245,8 @@ def operators(device: Any = "cpu") -> list[str]:
 def configure(**settings: Any) -> Settings:
     """
     Changes settings of the process, and returns all settings (`Settings` describes them): cache_dir, workers,
-    compile_timeout, cpu_features, memory_limit, max_loaded, max_loaded_bytes, fail_calls, cxx, wait_at_exit, record_file. Raises SettingsError for an unknown setting, and while operators are enabled.
+    compile_timeout, cpu_features, memory_limit, max_loaded, max_loaded_bytes, fail_calls, cxx, wait_at_exit, record_file.
+    Raises SettingsError for an unknown setting, and while operators are enabled.
     """
     return _session.configure(**settings)
 
