@@ -27,7 +27,7 @@ bench-models: all $(BUILD)/tests/bench/open_model
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
-## models  time thirty models without PyTorch beside PyTorch and ONNX Runtime, docs/models.md (half an hour)
+## models  time thirty models without PyTorch, compared with PyTorch and ONNX Runtime, docs/models.md (half an hour)
 # PYTHONPATH may name directories with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
 # MODELS="'ResNet-18' ViT", or options of the script: --resume, --write.
 MODELS ?=

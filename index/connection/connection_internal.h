@@ -184,8 +184,13 @@ int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_wr
 void aoticache_index_writer_queue_enter(aoticache_index *index);
 /* Preserves errno. */
 void aoticache_index_writer_queue_leave(aoticache_index *index);
-/* Closes the gate, unless the program has closed its descriptor. */
-void aoticache_index_writer_queue_close(aoticache_index *index);
+/* Returns whether the gate is open, and its descriptor still its own. */
+static inline bool aoticache_index_gate_is_open(const aoticache_index *index)
+{
+    struct stat found;
+    return index->gate_fd >= 0 && fstat(index->gate_fd, &found) == 0 && found.st_dev == index->gate_device &&
+           found.st_ino == index->gate_inode;
+}
 
 /* ---- checkpoint.c ---- */
 

@@ -37,7 +37,10 @@ void aoticache_index_disconnect(aoticache_index *index)
     }
     sqlite3_close(index->db);
     index->db = NULL;
-    aoticache_index_writer_queue_close(index);
+    if (aoticache_index_gate_is_open(index))
+        close(index->gate_fd);
+    index->gate_fd = -1;
+    index->is_in_gate = false;
     index->durability = AOTICACHE_INDEX_DURABILITY_UNSET;
     index->is_without_shm = false;
 }

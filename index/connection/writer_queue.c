@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,13 +75,6 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
 
 /* ---- the gate ---- */
 
-static bool is_gate_open(const aoticache_index *index)
-{
-    struct stat found;
-    return index->gate_fd >= 0 && fstat(index->gate_fd, &found) == 0 && found.st_dev == index->gate_device &&
-           found.st_ino == index->gate_inode;
-}
-
 /* Opens the gate. The descriptor stays open as long as the connection. The next transaction tries again after a failure. */
 static void open_gate(aoticache_index *index)
 {
@@ -99,21 +91,13 @@ static void open_gate(aoticache_index *index)
     index->gate_inode = found.st_ino;
 }
 
-void aoticache_index_writer_queue_close(aoticache_index *index)
-{
-    if (is_gate_open(index))
-        close(index->gate_fd);
-    index->gate_fd = -1;
-    index->is_in_gate = false;
-}
-
 /* Returns true if the write lock may be tried: the gate is locked by this connection, cannot be opened, or was waited for
  * long enough. */
 static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_in_gate)
         return true;
-    if (!is_gate_open(index))
+    if (!aoticache_index_gate_is_open(index))
         open_gate(index);
     if (index->gate_fd < 0)
         return true;
@@ -151,7 +135,7 @@ void aoticache_index_writer_queue_leave(aoticache_index *index)
     if (!index->is_in_gate)
         return;
     int saved = errno;
-    if (is_gate_open(index))
+    if (aoticache_index_gate_is_open(index))
         flock(index->gate_fd, LOCK_UN); /* explicitly: the child of a fork may share the description */
     index->is_in_gate = false;
     errno = saved;
