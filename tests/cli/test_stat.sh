@@ -251,5 +251,5 @@ index = sqlite3.connect(sys.argv[1])
 index.execute("PRAGMA user_version = 99")
 PYTHON
 try 'an index of a newer version' 1 aoticache-stat
-says 'names both versions' 'version 99, this library knows up to [0-9]+'
+says 'names both versions' 'its tables have version 99, and this library reads [0-9]+'
 finish
