@@ -71,8 +71,9 @@ static void fill(const char *path, uint64_t entries)
     static const uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES] = {0x1f};
     sqlite3 *db = open_raw(path);
     sqlite3_stmt *insert;
-    const char *sql = "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"
-                      " compile_ns, requirements) VALUES(?1, 5, ?2, ?3, ?4, ?5, 360448, 1, 5000000000, ?6)";
+    const char *sql =
+        "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"
+        " compile_ns, requirements, content_offset) VALUES(?1, 5, ?2, ?3, ?4, ?5, 360448, 1, 5000000000, ?6, 0)";
     run_sql(db, "PRAGMA synchronous=OFF; PRAGMA cache_size=-600000; BEGIN");
     if (sqlite3_prepare_v2(db, sql, -1, &insert, NULL) != SQLITE_OK)
         fail("cannot prepare", sqlite3_errmsg(db));
