@@ -261,11 +261,6 @@ void aoticache_holder_unref(aoticache_holder *holder)
 
 /* ---- queries ---- */
 
-const char *aoticache_holder_op(const aoticache_holder *holder)
-{
-    return holder->op;
-}
-
 const char *aoticache_holder_schema(const aoticache_holder *holder)
 {
     return holder->schema_text;

@@ -632,8 +632,7 @@ bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss)
 /* Drops queued compiles and waits for running ones. */
 void aoticache_queue_end(aoticache_context *context);
 
-/* Return "aten::abs", and the schema as PyTorch prints it. Borrowed from the holder. */
-const char *aoticache_holder_op(const aoticache_holder *holder);
+/* Returns the schema as PyTorch prints it. Borrowed from the holder. */
 const char *aoticache_holder_schema(const aoticache_holder *holder);
 
 /*

@@ -33,7 +33,8 @@ void aoticache_binding_recount(aoticache_binding_operator *op)
     atomic_store(&op->references, references);
 }
 
-void aoticache_binding_keep(aoticache_binding_call *call)
+/* Leaves the epoch but keeps the operator, by a reference: before anything of unknown duration. */
+static void keep(aoticache_binding_call *call)
 {
     if (call->kept)
         return;
@@ -92,7 +93,7 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
         aoticache_binding_note_left(op);
         return AOTICACHE_BRIDGE_FALLBACK;
     }
-    aoticache_binding_keep(call);
+    keep(call);
     /* The bridge takes the turns of trials, before it calls. */
     aoticache_timed_call timed = {.is_untimed = true, .substituted = substituted};
     aoticache_status status = aoticache_holder_call_slow_path(op->holder, key_set, &call->stack, packed, &timed,
@@ -174,7 +175,7 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
     }
     const bool substituted = aoticache_numbers_substitute(op->holder, stack->values, &packed, &numbers);
     const bool packs = !substituted || aoticache_pack(stack->values, stack->count, &packed);
-    aoticache_binding_keep(call);
+    keep(call);
     if (packs)
         aoticache_holder_prepare(op->holder, &call->stack, &packed);
     if (substituted)

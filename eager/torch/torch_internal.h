@@ -82,8 +82,6 @@ typedef struct aoticache_binding_call {
     bool fallback_wanted, kept;
 } aoticache_binding_call;
 
-/* Leaves the epoch but keeps the operator, by a reference: before anything of unknown duration. */
-void aoticache_binding_keep(aoticache_binding_call *call);
 void aoticache_binding_count_refused(aoticache_binding_operator *op);
 /* Leaves the call to PyTorch's kernel, and counts it as refused. */
 aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);

@@ -9,6 +9,7 @@
 #ifndef AOTICACHE_INDEX_CONNECTION_INTERNAL_H
 #define AOTICACHE_INDEX_CONNECTION_INTERNAL_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -184,12 +185,13 @@ int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_wr
 void aoticache_index_writer_queue_enter(aoticache_index *index);
 /* Preserves errno. */
 void aoticache_index_writer_queue_leave(aoticache_index *index);
-/* Returns whether the gate is open, and its descriptor still its own. */
-static inline bool aoticache_index_gate_is_open(const aoticache_index *index)
+/* Returns whether the program has closed the gate's descriptor, which may belong to another file now. */
+static inline bool aoticache_index_gate_is_lost(const aoticache_index *index)
 {
     struct stat found;
-    return index->gate_fd >= 0 && fstat(index->gate_fd, &found) == 0 && found.st_dev == index->gate_device &&
-           found.st_ino == index->gate_inode;
+    if (index->gate_fd < 0 || fstat(index->gate_fd, &found) != 0)
+        return index->gate_fd >= 0 && errno == EBADF;
+    return found.st_dev != index->gate_device || found.st_ino != index->gate_inode;
 }
 
 /* ---- checkpoint.c ---- */

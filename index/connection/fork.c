@@ -37,7 +37,7 @@ void aoticache_index_disconnect(aoticache_index *index)
     }
     sqlite3_close(index->db);
     index->db = NULL;
-    if (aoticache_index_gate_is_open(index))
+    if (index->gate_fd >= 0 && !aoticache_index_gate_is_lost(index))
         close(index->gate_fd);
     index->gate_fd = -1;
     index->is_in_gate = false;

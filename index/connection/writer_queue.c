@@ -97,7 +97,9 @@ static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_
 {
     if (index->is_in_gate)
         return true;
-    if (!aoticache_index_gate_is_open(index))
+    if (aoticache_index_gate_is_lost(index))
+        index->gate_fd = -1;
+    if (index->gate_fd < 0)
         open_gate(index);
     if (index->gate_fd < 0)
         return true;
@@ -135,7 +137,7 @@ void aoticache_index_writer_queue_leave(aoticache_index *index)
     if (!index->is_in_gate)
         return;
     int saved = errno;
-    if (aoticache_index_gate_is_open(index))
+    if (!aoticache_index_gate_is_lost(index))
         flock(index->gate_fd, LOCK_UN); /* explicitly: the child of a fork may share the description */
     index->is_in_gate = false;
     errno = saved;

@@ -1,5 +1,5 @@
 """Tests plug mode: PyTorch's own AOTI-eager compiles and loads through the cache, and a second process compiles nothing."""
-from torch_scenarios import play
+from torch_scenarios import need_bridge, play
 
 TEXT = """
 import sys, torch, aoticache
@@ -45,6 +45,7 @@ def test_compiles_once_and_then_loads():
 
 
 def test_shares_its_entries_with_native_mode():
+    need_bridge()
     play("""
         import torch, aoticache
         aoticache.install_backend("cpu")

@@ -54,10 +54,15 @@ def play_file(text, **more):
         return run([file.name], 0, more)
 
 
-def bring_bridge(cache):
-    """Stores the bridge to PyTorch in another cache, since compiling it takes a quarter of a minute. Returns the cache."""
+def need_bridge():
+    """Stores the bridge to PyTorch in the cache, unless it is there: for tests that compile nothing."""
     play("import aoticache\nfrom aoticache import Settings, _bridge, _caches\n"
          "_bridge.prepare(_caches.open_cache(None), Settings(), compile=True)\nprint('done')")
+
+
+def bring_bridge(cache):
+    """Stores the bridge to PyTorch in another cache, since compiling it takes a quarter of a minute. Returns the cache."""
+    need_bridge()
     done = subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "copy", cache, "--op", "aoticache::torch_bridge",
                            "--allow-unsigned"], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
