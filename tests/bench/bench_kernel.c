@@ -80,6 +80,9 @@ static void set_environment(aoticache_request *request)
         aoticache_request_set_environment(request, "framework", name, &error) != AOTICACHE_OK ||
         aoticache_request_set_environment(request, "framework_version", version, &error) != AOTICACHE_OK)
         fail("environment", NULL);
+    const char *worker = getenv("BENCH_WORKER"); /* only of kernels that the worker has compiled */
+    if (worker != NULL && aoticache_request_set_environment(request, "worker", worker, &error) != AOTICACHE_OK)
+        fail("environment", NULL);
 }
 
 static aoticache_runner *get_runner(aoticache_cache *cache, aoticache_request *request)
@@ -402,6 +405,9 @@ static bool prepare(const char *directory, const char *file)
         fail("compile", &error);
     setenv("BENCH_FRAMEWORK", aoticache_request_get_environment(request, "framework"), 1);
     setenv("BENCH_FRAMEWORK_VERSION", aoticache_request_get_environment(request, "framework_version"), 1);
+    const char *worker = aoticache_request_get_environment(request, "worker");
+    if (worker != NULL)
+        setenv("BENCH_WORKER", worker, 1);
     FILE *out = fopen(file, "wb");
     char buffer[65536];
     ssize_t got;
