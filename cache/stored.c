@@ -2,8 +2,7 @@
  * cache/stored: the entries of one operator, with their requests.
  *
  * Rows are copied in batches, so that neither SQLite nor the index is locked while the caller's function runs, nor for long
- * while they are read. Entries that an older version recorded have no encoding in the index: it is read from the manifest,
- * once, and recorded.
+ * while they are read. The encoding of a request that is too long for the index is read from the manifest.
  */
 #include <stdlib.h>
 #include <string.h>

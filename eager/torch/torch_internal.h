@@ -185,7 +185,7 @@ static inline void aoticache_binding_push(aoticache_binding_call *call)
 
 /*
  * Begins a call; end() must follow. ret_call: the caller sets its stack. False: PyTorch's kernel must answer, because the
- * operator is not enabled any more, or there is no memory for the thread's state.
+ * operator is no longer enabled, or memory for the thread's state is short.
  */
 static inline bool aoticache_binding_begin(const aoticache_registration *registration, aoticache_binding_call *ret_call)
 {

@@ -188,24 +188,29 @@ static bool has_shm(const aoticache_index *index)
     return aoticache_index_vfs_stat(index, "-shm", &file) == 0 ? file.st_size >= SHM_BYTES : errno != ENOENT;
 }
 
-/*
- * Merges changes that a dead process left only in the WAL. It uses a connection that needs no -shm file because it excludes
- * all others. This takes no space if the database does not grow; if it fails, the WAL is unchanged.
- */
-static void fold_wal(aoticache_index *index)
+/* Runs `sql` in a connection that may write, even if the index is read-only otherwise. */
+static void write_once(aoticache_index *index, const char *sql)
 {
-    bool read_only = index->read_only;
+    const bool read_only = index->read_only;
     index->read_only = false;
     aoticache_index_registry_lock();
     int result = open_handle(index, index->name, 0);
     aoticache_index_registry_unlock();
     if (result == SQLITE_OK) {
         configure(index);
-        sqlite3_exec(index->db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA user_version", NULL, NULL, NULL);
-        sqlite3_wal_checkpoint_v2(index->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+        sqlite3_exec(index->db, sql, NULL, NULL, NULL);
     }
     aoticache_index_disconnect(index);
     index->read_only = read_only;
+}
+
+/*
+ * Merges changes that a dead process left only in the WAL. It uses a connection that needs no -shm file because it excludes
+ * all others. This takes no space if the database does not grow; if it fails, the WAL is unchanged.
+ */
+static void fold_wal(aoticache_index *index)
+{
+    write_once(index, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA user_version; PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /*
@@ -252,21 +257,6 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
                                "index %s: cannot create its -shm file: the disk is full; free some space", index->path);
 }
 
-/* Undoes the change that a dead process left in a rollback journal. Reading does that in a connection that may write. */
-static void undo_left_change(aoticache_index *index)
-{
-    index->read_only = false;
-    aoticache_index_registry_lock();
-    int result = open_handle(index, index->name, 0);
-    aoticache_index_registry_unlock();
-    if (result == SQLITE_OK) {
-        configure(index);
-        sqlite3_exec(index->db, "PRAGMA user_version", NULL, NULL, NULL);
-    }
-    aoticache_index_disconnect(index);
-    index->read_only = true;
-}
-
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_vfs_name(index, ret_error);
@@ -275,7 +265,7 @@ aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error
     index->is_connecting = true;
     status = connect_here(index, ret_error);
     if (status != AOTICACHE_OK && index->read_only && sqlite3_extended_errcode(index->db) == SQLITE_READONLY_ROLLBACK) {
-        undo_left_change(index);
+        write_once(index, "PRAGMA user_version"); /* reading undoes the change that a dead process left in a journal */
         status = connect_here(index, ret_error);
     }
     index->is_connecting = false;

@@ -1,5 +1,6 @@
 /*
- * index/connection/sql: all SQL of the directory: the tables, and every statement, prepared on first use. The code that reads a statement's rows names it in a comment.
+ * index/connection/sql: all SQL of the directory: the tables, and every statement, prepared on first use. The code that reads a
+ * statement's rows names it in a comment.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_SQL_H
 #define AOTICACHE_INDEX_CONNECTION_SQL_H

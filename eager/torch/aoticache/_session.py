@@ -226,7 +226,7 @@ class Session:
         warn_of_refused(refused)
 
     def give_up_bridge(self, problem: AoticacheError, mode: str) -> None:
-        """Notes why there is no bridge, and warns once: nothing can be enabled. The next enable() looks for it again."""
+        """Notes the reason, and warns once that nothing can be enabled. The next enable() looks for the bridge again."""
         self.pending.clear()
         first = str(problem).strip().splitlines()[0][:400] if str(problem).strip() else problem.status
         remedy = self.remedy(problem, mode)

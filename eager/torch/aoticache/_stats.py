@@ -76,8 +76,8 @@ class Stats:
 
     operators: dict[str, OperatorStats] = field(default_factory=dict)
     cache: CacheStats | None = None
-    #: What connects PyTorch with the kernels: "bridge"; "compiling the bridge"; "none": there is no bridge, and nothing is
-    #: enabled; "" before the first enable().
+    #: What connects PyTorch with the kernels: "bridge"; "compiling the bridge"; "none" if the bridge is missing, so
+    #: that nothing is enabled; "" before the first enable().
     interface: str = ""
     #: Why the bridge or the worker is missing; "" if nothing is missing.
     problem: str = ""
