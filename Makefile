@@ -100,7 +100,7 @@ endif
 
 # ---- sources and objects of each output ----
 
-LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction stats) \
+LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction query_cache stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package safetensors model schema dispatch torch)
@@ -132,11 +132,11 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 # Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
 # (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
-START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
-              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup file_facts) eager/get_runner.c \
-              $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
+START_SRC  := $(wildcard base/*.c index/connection/*.c index/query_cache/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
+              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) index/entries/lookup.c eager/get_runner.c \
+              $(addprefix cache/,cache.c enter.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
-              $(patsubst %,cache/store/%.c,ancestors artifact directory entry subdirectory object recovery) \
+              $(patsubst %,cache/store/%.c,ancestors artifact directory entry manifest_fact subdirectory object recovery) \
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/runner_run runner/run_lock runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
 ABSENT_SRC := $(filter-out $(wildcard $(START_SRC)),$(START_SRC))

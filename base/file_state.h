@@ -1,5 +1,5 @@
 /*
- * base/file_state: when a file's inode, size and times prove that its bytes are unchanged. cache/hashed_files.c says why,
+ * base/file_state: when a file's inode, size and times prove that its bytes are unchanged. index/query_cache/file_facts.c says why,
  * and when they do not.
  *
  * Private.

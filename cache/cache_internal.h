@@ -42,7 +42,7 @@ struct aoticache_cache {
     aoticache_unflushed unflushed;
     _Atomic bool has_warned_not_stored, has_warned_unreadable;
     bool may_use_reserve; /* store/reserve.c */
-    bool hash_always;     /* hashed_files.c: records are neither trusted nor made */
+    bool hash_always;     /* facts about files are neither trusted nor recorded */
     _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
     size_t round;                     /* entries in a round of a collection; 0: the default. Set by tests */

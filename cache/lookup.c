@@ -16,7 +16,6 @@
 #include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"
-#include "cache/hashed_files.h"
 #include "cache/cache_internal.h"
 #include "cache/request/cpu_detect.h"
 #include "cache/request/request_internal.h"
@@ -82,40 +81,30 @@ static void log_unreadable(aoticache_cache *cache, const aoticache_error *detail
                   "%s: this counts as a miss; 'aoticache verify' names what cannot be read", detail->message);
 }
 
-static aoticache_status open_files(aoticache_cache *cache, const aoticache_index_hit *hit,
-                                   aoticache_hash_records *records, aoticache_artifact **ret_artifact,
-                                   aoticache_artifact_part *ret_unusable, aoticache_error *ret_error)
-{
-    if (hit->file_count != 1)
-        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, records, ret_artifact, ret_unusable,
-                                                ret_error);
-    if (hit->content_offset > 0) {
-        *ret_unusable =
-            (aoticache_artifact_part){.digest = hit->artifact, .bytes = hit->content_offset + hit->library_bytes};
-        return aoticache_artifact_open_content(cache->directory, hit, records, ret_artifact, ret_error);
-    }
-    int fd = -1;
-    cleanup_fd int copy = -1;
-    *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
-    aoticache_status status = aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, records,
-                                                           &fd, &copy, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
-                                           ret_error);
-    if (status == AOTICACHE_OK)
-        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
-    return status;
-}
-
 /* Opens the entry of a hit. ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
 static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
                                  aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)
 {
-    aoticache_hashed_files files;
-    aoticache_hashed_files_begin(&files, cache);
-    aoticache_status status = open_files(cache, hit, &files.records, ret_artifact, ret_unusable, ret_error);
-    aoticache_hashed_files_end(&files);
+    aoticache_index *index = cache->hash_always ? NULL : aoticache_cache_index(cache);
+    if (hit->file_count != 1)
+        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, index, ret_artifact, ret_unusable,
+                                                ret_error);
+    if (hit->content_offset > 0) {
+        *ret_unusable =
+            (aoticache_artifact_part){.digest = hit->artifact, .bytes = hit->content_offset + hit->library_bytes};
+        return aoticache_artifact_open_content(cache->directory, hit, index, ret_artifact, ret_error);
+    }
+    int fd = -1;
+    cleanup_fd int copy = -1;
+    *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
+    aoticache_status status =
+        aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, index, &fd, &copy, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
+                                           ret_error);
+    if (status == AOTICACHE_OK)
+        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
     return status;
 }
 

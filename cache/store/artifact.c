@@ -117,14 +117,14 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
 }
 
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_hash_records *records, aoticache_artifact **ret_artifact,
+                                                 aoticache_index *index, aoticache_artifact **ret_artifact,
                                                  aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
     const size_t offset = (size_t)hit->content_offset;
     aoticache_status status = aoticache_object_read_sized(
-        directory, &hit->artifact, hit->content_offset + hit->library_bytes, records, &text, &size, ret_error);
+        directory, &hit->artifact, hit->content_offset + hit->library_bytes, index, &text, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (memchr(text, '\n', size) != text + offset - 1) {
@@ -216,15 +216,15 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 
 /* Opens all files; the first one is the library. */
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest,
-                                   aoticache_hash_records *records, int *fds, int *ret_copy,
+                                   aoticache_index *index, int *fds, int *ret_copy,
                                    aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
-            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, records, &fds[i], ret_copy,
+            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, index, &fds[i], ret_copy,
                                                   ret_error)
-                   : aoticache_object_open_recorded(directory, &file->digest, file->bytes, records, &fds[i], ret_error);
+                   : aoticache_object_open_recorded(directory, &file->digest, file->bytes, index, &fds[i], ret_error);
         if (status != AOTICACHE_OK) {
             *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
             return status;
@@ -259,12 +259,12 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
 
 /* Reads the manifest. ret_text: freed by the caller with free(), if the artifact's content is in it. */
 static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                      aoticache_hash_records *records, aoticache_manifest **ret_manifest,
-                                      char **ret_text, aoticache_error *ret_error)
+                                      aoticache_index *index, aoticache_manifest **ret_manifest, char **ret_text,
+                                      aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
-    if (records != NULL && (*ret_manifest = records->find_manifest(records, digest)) != NULL)
+    if ((*ret_manifest = aoticache_manifest_find_fact(index, digest)) != NULL)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
     if (status == AOTICACHE_OK)
@@ -273,14 +273,14 @@ static aoticache_status read_manifest(aoticache_directory *directory, const aoti
         return status;
     if ((*ret_manifest)->content_offset > 0)
         *ret_text = steal_ptr(&text);
-    else if (records != NULL)
-        records->note_manifest(records, digest, *ret_manifest);
+    else
+        aoticache_manifest_note_fact(index, digest, *ret_manifest);
     return AOTICACHE_OK;
 }
 
 /* Opens separate files. */
 static aoticache_status open_separate(aoticache_directory *directory, const aoticache_digest *digest,
-                                      const aoticache_manifest *manifest, aoticache_hash_records *records,
+                                      const aoticache_manifest *manifest, aoticache_index *index,
                                       aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_damaged,
                                       aoticache_error *ret_error)
 {
@@ -290,7 +290,7 @@ static aoticache_status open_separate(aoticache_directory *directory, const aoti
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < manifest->file_count; i++)
         fds[i] = -1;
-    aoticache_status status = open_files(directory, manifest, records, fds, &copy, ret_damaged, ret_error);
+    aoticache_status status = open_files(directory, manifest, index, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
@@ -301,13 +301,13 @@ static aoticache_status open_separate(aoticache_directory *directory, const aoti
 }
 
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_hash_records *records, aoticache_artifact **ret_artifact,
+                                                  aoticache_index *index, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     char *text = NULL;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
-    aoticache_status status = read_manifest(directory, digest, records, &manifest, &text, ret_error);
+    aoticache_status status = read_manifest(directory, digest, index, &manifest, &text, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (text != NULL)
@@ -315,7 +315,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
                                                    digest, &manifest->files[0].digest, manifest->compile_ns,
                                                    ret_artifact, ret_error);
     else
-        status = open_separate(directory, digest, manifest, records, ret_artifact, ret_damaged, ret_error);
+        status = open_separate(directory, digest, manifest, index, ret_artifact, ret_damaged, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }

@@ -5,7 +5,7 @@
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
 #define AOTICACHE_CACHE_STORE_ARTIFACT_H
 
-#include "cache/store/hash_records.h"
+#include "index/query_cache/file_facts.h"
 #include "cache/store/directory.h"
 #include "cache/store/manifest.h"
 #include "cache/store/scratch.h"
@@ -60,11 +60,11 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
 
 /*
  * Opens and verifies an entry of the index whose content is in its manifest. The manifest is not parsed: the content is
- * everything after its first line. Also CORRUPT if the index has another offset. known: may be NULL. Returns as
- * open_manifest().
+ * everything after its first line. Also CORRUPT if the index has another offset. index: as that of
+ * aoticache_object_open_recorded(). Returns as open_manifest().
  */
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_hash_records *records, aoticache_artifact **ret_artifact,
+                                                 aoticache_index *index, aoticache_artifact **ret_artifact,
                                                  aoticache_error *ret_error);
 
 /* A file of an artifact that is unusable. */
@@ -74,13 +74,13 @@ typedef struct aoticache_artifact_part {
 } aoticache_artifact_part;
 
 /*
- * Opens and verifies all files of a manifest that is stored under `digest`, and makes the directory of side files. known:
- * may be NULL. A manifest that it has a record of is not read.
+ * Opens and verifies all files of a manifest that is stored under `digest`, and makes the directory of side files. index: as
+ * that of aoticache_object_open_recorded(). A manifest of which facts are recorded is not read.
  * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_hash_records *records, aoticache_artifact **ret_artifact,
+                                                  aoticache_index *index, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
 
 /* ---- side files (side_files.c) ---- */

@@ -10,6 +10,7 @@
 #define AOTICACHE_CACHE_STORE_MANIFEST_H
 
 #include "cache/cache.h"
+#include "index/index.h"
 
 typedef struct aoticache_manifest_file {
     char *name; /* next to the library: one path component */
@@ -68,6 +69,14 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
 
 /* Returns whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
+
+/*
+ * What the query cache has of a manifest that an earlier process read (manifest_fact.c), so that it is not read again: only
+ * files, file_count and compile_ns. find: NULL if nothing is recorded. Manifests that contain their content are never recorded.
+ */
+aoticache_manifest *aoticache_manifest_find_fact(aoticache_index *index, const aoticache_digest *digest);
+void aoticache_manifest_note_fact(aoticache_index *index, const aoticache_digest *digest,
+                                  const aoticache_manifest *manifest);
 
 /* NULL is allowed. */
 void aoticache_manifest_free(aoticache_manifest *manifest);

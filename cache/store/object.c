@@ -125,7 +125,7 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
 typedef struct reading {
     aoticache_continue_fn continues; /* called to check whether to continue */
     void *user;
-    aoticache_hash_records *records;
+    aoticache_index *index;
     int *ret_copy; /* where to put a copy of its bytes; -1: none */
 } reading;
 
@@ -175,12 +175,12 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
 
 /* Returns whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; emptied if they do
  * not. */
-static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest,
-                               aoticache_hash_records *records, aoticache_memory_copy *copy)
+static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest, aoticache_index *index,
+                               aoticache_memory_copy *copy)
 {
     aoticache_checksum then, now;
     const aoticache_digest_pass pass = {.copy = copy, .ret_checksum = &now};
-    if (records == NULL || !records->find_checksum(records, found, digest, &then))
+    if (!aoticache_index_find_file_checksum(index, found, digest, &then))
         return false;
     if (aoticache_digest_pass_over(fd, &pass, NULL, NULL) == AOTICACHE_OK && aoticache_checksum_equal(&now, &then))
         return true;
@@ -196,18 +196,18 @@ static aoticache_status check_digest(int fd, const struct stat *found, const aot
     aoticache_digest actual;
     aoticache_checksum checksum;
     aoticache_error detail = {.message = ""};
-    const int64_t begun_ns = how->records != NULL ? aoticache_wall_ns() : 0;
+    const int64_t begun_ns = how->index != NULL ? aoticache_wall_ns() : 0;
     const aoticache_digest_pass pass = {.continues = how->continues,
                                         .user = how->user,
                                         .copy = copy,
                                         .ret_digest = &actual,
-                                        .ret_checksum = how->records != NULL ? &checksum : NULL};
+                                        .ret_checksum = how->index != NULL ? &checksum : NULL};
     aoticache_status status = aoticache_digest_pass_over(fd, &pass, NULL, &detail);
     if (status == AOTICACHE_IO && how->continues != NULL && !how->continues(how->user))
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
-    if (status == AOTICACHE_OK && how->records != NULL)
-        how->records->note(how->records, fd, found, begun_ns, digest, &checksum);
+    if (status == AOTICACHE_OK && how->index != NULL)
+        aoticache_index_note_file_checksum(how->index, fd, found, begun_ns, digest, &checksum);
     return status;
 }
 
@@ -222,7 +222,7 @@ static aoticache_status verify_bytes(aoticache_directory *directory, int fd, con
     aoticache_memory_copy copy = {.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
     aoticache_memory_copy *copying = file >= 0 ? &copy : NULL;
     aoticache_status status = AOTICACHE_OK;
-    if (!has_known_checksum(fd, found, digest, how->records, copying))
+    if (!has_known_checksum(fd, found, digest, how->index, copying))
         status = check_digest(fd, found, digest, path, how, copying, ret_error);
     if (how->ret_copy != NULL)
         *how->ret_copy = status == AOTICACHE_OK && copy.failed == 0 ? steal_fd(&file) : -1;
@@ -264,37 +264,37 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
 }
 
 aoticache_status aoticache_object_open_recorded(aoticache_directory *directory, const aoticache_digest *digest,
-                                                uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                                uint64_t expected_bytes, aoticache_index *index, int *ret_fd,
                                                 aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    const reading how = {.records = records};
-    if (records == NULL || expected_bytes < AOTICACHE_HASH_RECORD_MIN_BYTES)
+    const reading how = {.index = index};
+    if (index == NULL || expected_bytes < AOTICACHE_FILE_FACT_MIN_BYTES)
         return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
     aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!records->has(records, fd, &found, digest)) {
-        aoticache_digest actual;
+    aoticache_digest actual;
+    if (!aoticache_index_find_file_digest(index, fd, &found, &actual) || !aoticache_digest_equal(&actual, digest)) {
         aoticache_error detail = {.message = ""};
         const int64_t begun_ns = aoticache_wall_ns();
         status = aoticache_digest_of_fd_while(fd, NULL, NULL, &actual, NULL, &detail);
         status = judge_digest(status, &actual, digest, path, &detail, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        records->note(records, fd, &found, begun_ns, &actual, NULL);
+        aoticache_index_note_file_digest(index, fd, &found, begun_ns, &actual);
     }
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                              uint64_t expected_bytes, aoticache_index *index, int *ret_fd,
                                               int *ret_copy, aoticache_error *ret_error)
 {
-    const reading how = {.records = records, .ret_copy = ret_copy};
+    const reading how = {.index = index, .ret_copy = ret_copy};
     return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
 }
 
@@ -351,26 +351,26 @@ bool aoticache_object_is_unchanged(aoticache_directory *directory, const aoticac
            now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
-/* Reads all of a file into `text`, which has space for found->st_size bytes. known: may be NULL. */
+/* Reads all of a file into `text`, which has space for found->st_size bytes. index: may be NULL. */
 static aoticache_status read_verified(int fd, const struct stat *found, const aoticache_digest *digest,
-                                      const char *path, aoticache_hash_records *records, char *text, size_t *ret_have,
+                                      const char *path, aoticache_index *index, char *text, size_t *ret_have,
                                       aoticache_error *ret_error)
 {
     aoticache_digest actual;
     aoticache_checksum then, now;
     aoticache_error detail = {.message = ""};
-    const int64_t begun_ns = records != NULL ? aoticache_wall_ns() : 0;
+    const int64_t begun_ns = index != NULL ? aoticache_wall_ns() : 0;
     aoticache_status status = read_bytes(fd, text, (size_t)found->st_size, ret_have, &detail);
-    if (status == AOTICACHE_OK && records != NULL) {
+    if (status == AOTICACHE_OK && index != NULL) {
         now = aoticache_checksum_of(text, *ret_have);
-        if (records->find_checksum(records, found, digest, &then) && aoticache_checksum_equal(&now, &then))
+        if (aoticache_index_find_file_checksum(index, found, digest, &then) && aoticache_checksum_equal(&now, &then))
             return AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK)
         status = aoticache_digest_of(text, *ret_have, &actual);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
-    if (status == AOTICACHE_OK && records != NULL)
-        records->note(records, fd, found, begun_ns, digest, &now);
+    if (status == AOTICACHE_OK && index != NULL)
+        aoticache_index_note_file_checksum(index, fd, found, begun_ns, digest, &now);
     return status;
 }
 
@@ -382,7 +382,7 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
 }
 
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_hash_records *records, char **ret_bytes,
+                                             uint64_t expected_bytes, aoticache_index *index, char **ret_bytes,
                                              size_t *ret_size, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -398,7 +398,7 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %zu bytes", size);
     size_t have = 0;
-    status = read_verified(fd, &found, digest, path, records, text, &have, ret_error);
+    status = read_verified(fd, &found, digest, path, index, text, &have, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     text[have] = '\0';

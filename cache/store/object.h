@@ -14,7 +14,7 @@
 #include "base/digest.h"
 #include "cache/store/directory.h"
 #include "index/index.h"
-#include "cache/store/hash_records.h"
+#include "index/query_cache/file_facts.h"
 
 #define AOTICACHE_OBJECT_DIRECTORY_BYTES 16 /* "objects/ab" */
 #define AOTICACHE_OBJECT_NAME_BYTES 63      /* 62 digits */
@@ -47,10 +47,10 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
                                              uint64_t expected_bytes, aoticache_continue_fn continues, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
 
-/* Does the same for a file that is mapped and not loaded: a large file whose digest is recorded is not read. known: may be
- * NULL. */
+/* Does the same for a file that is mapped and not loaded: a large file whose digest is recorded is not read. index: has
+ * the facts about files (index/query_cache/file_facts.h); NULL: the file is hashed, and nothing is recorded. */
 aoticache_status aoticache_object_open_recorded(aoticache_directory *directory, const aoticache_digest *digest,
-                                                uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                                uint64_t expected_bytes, aoticache_index *index, int *ret_fd,
                                                 aoticache_error *ret_error);
 
 /*
@@ -86,12 +86,12 @@ bool aoticache_object_errno_is_damage(int errno_value);
 
 /*
  * Does the same, and makes a copy in memory of the very bytes that were verified, which no other process can change.
- * known:    may be NULL.
+ * index:    as above.
  * ret_copy: base/memory_file.h, the caller closes it; -1 if the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
  * directory makes no copies, or memory is short.
  */
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                              uint64_t expected_bytes, aoticache_index *index, int *ret_fd,
                                               int *ret_copy, aoticache_error *ret_error);
 
 /* ---- writing (object_put.c) ---- */
@@ -121,9 +121,9 @@ aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, cons
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error);
 
-/* Does the same for an object that must have this many bytes. CORRUPT if it does not. known: may be NULL. */
+/* Does the same for an object that must have this many bytes. CORRUPT if it does not. index: as above. */
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_hash_records *records, char **ret_bytes,
+                                             uint64_t expected_bytes, aoticache_index *index, char **ret_bytes,
                                              size_t *ret_size, aoticache_error *ret_error);
 
 /*

@@ -14,7 +14,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
-#include "index/connection/query_cache.h"
+#include "index/query_cache/query_cache.h"
 #include "index/connection/sql.h"
 #include "index/index.h"
 

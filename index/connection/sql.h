@@ -269,28 +269,6 @@
                                                                    " ORDER BY l.key, e.id LIMIT ?3")
 
 /*
- * ---- digests of files that were hashed before ----
- *
- * device, inode: identify the file. The rest is the state in which it was hashed: any change of the file changes its change
- * time.
- */
-
-#define AOTICACHE_INDEX_FILE_DIGESTS_TABLES                                                                  \
-    "CREATE TABLE file_digests("                                                                             \
-    " device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, modified_ns INTEGER NOT NULL," \
-    " changed_ns INTEGER NOT NULL, boot INTEGER NOT NULL, digest BLOB NOT NULL,"                             \
-    " PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;"
-
-/* name, SQL */
-#define AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                      \
-    X(PUT_FILE_DIGEST,                                                                                  \
-      "INSERT OR REPLACE INTO file_digests(device, inode, size, modified_ns, changed_ns, boot, digest)" \
-      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                            \
-    X(READ_FILE_DIGEST, "SELECT size, modified_ns, changed_ns, boot, digest FROM file_digests"          \
-                        " WHERE device = ?1 AND inode = ?2")                                            \
-    X(FORGET_FILE_DIGESTS, "DELETE FROM file_digests WHERE boot <> ?1")
-
-/*
  * ---- entries, objects and failures ----
  *
  * entries.rank: how many bits its requirements have. entries.content_offset: where the only file of the artifact begins in the
@@ -359,7 +337,6 @@
     AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                          \
     AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                                                \
     AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                          \
-    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                                        \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
@@ -430,6 +407,6 @@
 /* All tables of an empty index. */
 #define AOTICACHE_INDEX_TABLES                                                                      \
     AOTICACHE_INDEX_ENTRIES_TABLES AOTICACHE_INDEX_COLLECT_TABLES AOTICACHE_INDEX_STATISTICS_TABLES \
-        AOTICACHE_INDEX_PINS_TABLES AOTICACHE_INDEX_JUDGEMENTS_TABLES AOTICACHE_INDEX_FILE_DIGESTS_TABLES
+        AOTICACHE_INDEX_PINS_TABLES AOTICACHE_INDEX_JUDGEMENTS_TABLES
 
 #endif

@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/hash_map.h"
-#include "index/connection/query_cache.h"
-#include "index/entries/file_facts.h"
+#include "index/query_cache/query_cache.h"
+#include "index/query_cache/file_facts.h"
 
 #define AHEAD 3         /* seconds: recent changes count as settled */
 #define TICK_US 20000   /* longer than a tick of the clock of file changes */
@@ -106,17 +106,17 @@ static inline void hash_anew(uint8_t *bytes, size_t size)
 
 static inline bool has_fact(aoticache_index *index, uint32_t about)
 {
-    uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES];
+    uint8_t bytes[AOTICACHE_FILE_FACT_MAX_BYTES];
     size_t size = 0;
     const aoticache_digest digest = digest_of(about);
-    return aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &digest, bytes, &size) &&
-           size == sizeof MEMO && memcmp(bytes, MEMO, size) == 0;
+    return aoticache_index_find_manifest_fact(index, &digest, bytes, &size) && size == sizeof MEMO &&
+           memcmp(bytes, MEMO, size) == 0;
 }
 
 static inline void note_fact(aoticache_index *index, uint32_t about)
 {
     const aoticache_digest digest = digest_of(about);
-    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &digest, MEMO, sizeof MEMO);
+    aoticache_index_note_manifest_fact(index, &digest, MEMO, sizeof MEMO);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * index/entries/file_facts: facts about files that a process records are known to the next one, whatever happens to the
+ * index/query_cache/file_facts: facts about files that a process records are known to the next one, whatever happens to the
  * index.
  */
 #include "query_cache_fixture.h"
@@ -44,15 +44,15 @@ Test(file_facts, they_stay_when_the_index_changes)
     index = fixture_must_open();
     cr_expect(is_connected(), "answers are of another state");
     cr_expect(has_fact(index, 7));
-    cr_expect_not(has_fact(index, 8), "who changes the index keeps nothing");
+    cr_expect(has_fact(index, 8), "who changes the index keeps facts too");
     library_of(index, 1);
     aoticache_index_close(index);
     index = fixture_must_open();
     cr_expect_eq(library_of(index, 1), 1001);
     cr_expect_not(is_connected());
     cr_expect(has_fact(index, 7), "it was taken over beside new answers");
-    const aoticache_digest seventh = digest_of(7);
-    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &seventh, "x", 1);
+    aoticache_query_cache_note_fact(index, AOTICACHE_INDEX_KEEPS_CHECKSUM, digest_of(7).bytes, AOTICACHE_DIGEST_BYTES,
+                                    "x", 1);
     cr_expect(has_fact(index, 7), "one of another kind is another one");
     aoticache_index_close(index);
 }
@@ -60,22 +60,21 @@ Test(file_facts, they_stay_when_the_index_changes)
 Test(file_facts, one_is_replaced_by_the_next_one_and_others_stay)
 {
     static const char *const texts[] = {"another of the size", "longer than what was found out", "short"};
-    uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES];
+    uint8_t bytes[AOTICACHE_FILE_FACT_MAX_BYTES];
     const aoticache_digest seventh = digest_of(7);
     make_fact();
     for (size_t round = 0; round < 3; round++) {
         size_t size = 0;
         aoticache_index *index = fixture_must_open();
-        cr_assert(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, bytes, &size));
+        cr_assert(aoticache_index_find_manifest_fact(index, &seventh, bytes, &size));
         note_fact(index, 6);
-        aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, texts[round],
-                                       strlen(texts[round]));
+        aoticache_index_note_manifest_fact(index, &seventh, texts[round], strlen(texts[round]));
         note_fact(index, 8);
         library_of(index, 1);
         cr_expect_not(is_connected());
         aoticache_index_close(index);
         index = fixture_must_open();
-        cr_assert(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, bytes, &size));
+        cr_assert(aoticache_index_find_manifest_fact(index, &seventh, bytes, &size));
         cr_expect_eq(size, strlen(texts[round]));
         cr_expect_eq(memcmp(bytes, texts[round], size), 0);
         cr_expect(has_fact(index, 6) && has_fact(index, 8));
@@ -87,18 +86,18 @@ Test(file_facts, one_is_replaced_by_the_next_one_and_others_stay)
 
 Test(file_facts, one_may_be_as_large_as_the_limit)
 {
-    static uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES + 1], found[sizeof bytes];
+    static uint8_t bytes[AOTICACHE_FILE_FACT_MAX_BYTES + 1], found[sizeof bytes];
     size_t size = 0;
     const aoticache_digest largest = digest_of(20), larger = digest_of(21);
     make_asked();
     aoticache_index *index = fixture_must_open();
-    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &largest, bytes, sizeof bytes - 1);
-    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &larger, bytes, sizeof bytes);
+    aoticache_index_note_manifest_fact(index, &largest, bytes, sizeof bytes - 1);
+    aoticache_index_note_manifest_fact(index, &larger, bytes, sizeof bytes);
     aoticache_index_close(index);
     index = fixture_must_open();
-    cr_expect(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &largest, found, &size));
-    cr_expect_eq(size, AOTICACHE_INDEX_FILE_FACT_MAX_BYTES);
-    cr_expect_not(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &larger, found, &size));
+    cr_expect(aoticache_index_find_manifest_fact(index, &largest, found, &size));
+    cr_expect_eq(size, AOTICACHE_FILE_FACT_MAX_BYTES);
+    cr_expect_not(aoticache_index_find_manifest_fact(index, &larger, found, &size));
     aoticache_index_close(index);
 }
 
@@ -114,6 +113,34 @@ Test(file_facts, a_forked_child_notes_them_too)
     int status;
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(status, 0);
+    aoticache_index_close(index);
+}
+
+/* What another process wrote since this one opened the index stays, whichever of them has current answers. */
+Test(file_facts, those_of_several_processes_are_merged)
+{
+    make_fact();
+    aoticache_index *first = fixture_must_open(), *second = fixture_must_open();
+    note_fact(first, 8);
+    note_fact(second, 9);
+    cr_expect_eq(library_of(second, 3), 1003);
+    aoticache_index_close(second);
+    aoticache_index_close(first);
+    aoticache_index *index = fixture_must_open();
+    cr_expect_eq(library_of(index, 3), 1003);
+    cr_expect_not(is_connected());
+    cr_expect(has_fact(index, 7) && has_fact(index, 8) && has_fact(index, 9));
+    aoticache_index *changing = fixture_must_open();
+    put_numbers(changing, 30, 31, 32);
+    note_fact(index, 10);
+    aoticache_index_close(index);
+    note_fact(changing, 11);
+    aoticache_index_close(changing);
+    usleep(TICK_US);
+    index = fixture_must_open();
+    cr_expect_eq(library_of(index, 30), 32);
+    for (uint32_t about = 7; about <= 11; about++)
+        cr_expect(has_fact(index, about), "%u", about);
     aoticache_index_close(index);
 }
 

@@ -1,12 +1,11 @@
 /*
- * cache/hashed_files: files that were hashed already are not read again until something changes them. The kernel counts
+ * index/query_cache/file_facts: files that were hashed already are not read again until something changes them. The kernel counts
  * the bytes that this process has read (/proc/self/io).
  */
 #include "clock_fixture.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +14,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "base/file_state.h"
 #include "base/hash_map.h"
 #include "base/names.h"
 #include "cache/cache.h"
 #include "cache/eager_face.h"
-#include "cache/hashed_files.h"
 #include "cache/request/cpu_detect.h"
-#include "index/connection/query_cache.h"
+#include "index/query_cache/query_cache.h"
 #include "own_directory.h"
 
 #define LARGE (2u << 20)
@@ -130,18 +129,6 @@ static void change_in_place(const char *path)
     close(fd);
 }
 
-static void execute(const char *sql)
-{
-    sqlite3 *db = NULL;
-    char path[200];
-    snprintf(path, sizeof path, "%s/index.sqlite3", cache_path);
-    cr_assert_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
-    sqlite3_busy_timeout(db, 10000);
-    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
-    cr_assert_gt(sqlite3_changes(db), 0);
-    sqlite3_close(db);
-}
-
 Test(hashed_files, a_file_is_hashed_once_until_it_changes)
 {
     write_file("a", LARGE, 'a');
@@ -172,25 +159,27 @@ Test(hashed_files, a_file_is_hashed_once_until_it_changes)
     cr_expect(is_read(cache, "a"));
 }
 
-Test(hashed_files, what_others_can_write_and_what_was_known_before_a_start_is_not_believed)
+Test(hashed_files, what_others_can_write_is_not_believed)
 {
-    write_file("a", LARGE, 'a');
     write_file("b", LARGE, 'b');
     cr_assert_eq(chmod(path_of("b"), 0660), 0);
     settle();
     for (int i = 0; i < 2; i++)
         cr_expect(is_read(cache, "b"));
+}
+
+/* A process that is open, and the next one, know what another process has hashed since, although it has not closed the cache. */
+Test(hashed_files, a_digest_is_known_to_other_processes_at_once)
+{
+    write_file("a", LARGE, 'a');
+    settle();
+    aoticache_cache *earlier = open_cache(false);
     cr_expect(is_read(cache, "a"));
-    cr_expect_not(is_read(cache, "a"));
-    const char *const changes[] = {"boot = boot + 1", "size = size + 1", "modified_ns = modified_ns - 1",
-                                   "changed_ns = changed_ns - 1", "inode = inode + 1000000"};
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        char sql[128];
-        snprintf(sql, sizeof sql, "UPDATE file_digests SET %s", changes[i]);
-        execute(sql);
-        cr_expect(is_read(cache, "a"), "%s", changes[i]);
-        cr_expect_not(is_read(cache, "a"));
-    }
+    cr_expect_not(is_read(earlier, "a"));
+    aoticache_cache *later = open_cache(false);
+    cr_expect_not(is_read(later, "a"));
+    aoticache_cache_close(earlier);
+    aoticache_cache_close(later);
 }
 
 /* ---- side files of an artifact ---- */
@@ -229,32 +218,6 @@ static aoticache_request *put_large(void)
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     settle();
     return request;
-}
-
-Test(hashed_files, side_files_are_hashed_once_and_damage_is_found)
-{
-    bool is_hashed;
-    char object[400], hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_digest digest;
-    aoticache_request *request = put_large();
-    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK, "%s", error.message);
-    cr_expect(is_hashed);
-    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
-    cr_expect_not(is_hashed);
-    /* A wrong digest in the index is never taken for the requested one. */
-    execute("UPDATE file_digests SET digest = zeroblob(32)");
-    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
-    cr_expect(is_hashed);
-
-    int fd = open(path_of("weights"), O_RDONLY | O_CLOEXEC);
-    cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, &error), AOTICACHE_OK);
-    close(fd);
-    aoticache_digest_to_hex(&digest, hex);
-    snprintf(object, sizeof object, "%s/objects/%.2s/%s", cache_path, hex, hex + 2);
-    cr_assert_eq(chmod(object, 0600), 0);
-    change_in_place(object);
-    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_NOT_FOUND);
-    aoticache_request_free(request);
 }
 
 Test(hashed_files, a_cache_that_always_hashes_believes_and_remembers_nothing)
@@ -304,6 +267,11 @@ Test(hashed_files, the_environment_turns_it_off)
 #define HEADER_BYTES 72 /* of the query cache; the hash at 8 covers everything after 16 */
 #define AHEAD 3         /* seconds: recent changes count as settled */
 
+struct noted_digest {
+    aoticache_file_state state;
+    aoticache_digest digest;
+};
+
 struct noted_sum {
     aoticache_file_state state;
     aoticache_checksum checksum;
@@ -340,12 +308,26 @@ static void forge(aoticache_index_question question, const aoticache_digest *abo
                    about->bytes[1], have);
 }
 
-/* Returns the fact for a file with these bytes in its present state. */
-static struct noted_sum sum_of(const char *path, const char *bytes, size_t size)
+static aoticache_file_state state_of(const char *path)
 {
     struct stat found;
     cr_assert_eq(stat(path, &found), 0);
-    return (struct noted_sum){aoticache_file_state_of(&found), aoticache_checksum_of(bytes, size)};
+    return aoticache_file_state_of(&found);
+}
+
+/* Overwrites the first bytes of what is noted of a large file. */
+static void forge_digest(const char *path, const void *with, size_t size)
+{
+    const aoticache_file_state state = state_of(path);
+    aoticache_digest about = {.bytes = {0}};
+    memcpy(about.bytes, &state, 2 * sizeof(uint64_t)); /* device and inode */
+    forge(AOTICACHE_INDEX_KEEPS_DIGEST, &about, with, size);
+}
+
+/* Returns the fact for a file with these bytes in its present state. */
+static struct noted_sum sum_of(const char *path, const char *bytes, size_t size)
+{
+    return (struct noted_sum){state_of(path), aoticache_checksum_of(bytes, size)};
 }
 
 /* Forges the state: as if the file had the recorded checksum in its present state. */
@@ -366,6 +348,55 @@ static void reopen(bool hash_always)
 {
     aoticache_cache_close(cache);
     cache = open_with(false, hash_always);
+}
+
+Test(hashed_files, side_files_are_hashed_once_and_damage_is_found)
+{
+    bool is_hashed;
+    char object[400], hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest digest;
+    aoticache_request *request = put_large();
+    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK, "%s", error.message);
+    cr_expect(is_hashed);
+    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
+    cr_expect_not(is_hashed);
+    int fd = open(path_of("weights"), O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, &error), AOTICACHE_OK);
+    close(fd);
+    aoticache_digest_to_hex(&digest, hex);
+    snprintf(object, sizeof object, "%s/objects/%.2s/%s", cache_path, hex, hex + 2);
+
+    /* A wrong digest is never taken for the requested one. */
+    const struct noted_digest wrong = {state_of(object), {.bytes = {0}}};
+    forge_digest(object, &wrong, sizeof wrong);
+    reopen(false);
+    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
+    cr_expect(is_hashed);
+    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
+    cr_expect_not(is_hashed);
+
+    cr_assert_eq(chmod(object, 0600), 0);
+    change_in_place(object);
+    cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_NOT_FOUND);
+    aoticache_request_free(request);
+}
+
+Test(hashed_files, a_digest_of_another_state_is_not_believed)
+{
+    enum { MEMBERS = sizeof(aoticache_file_state) / sizeof(uint64_t) };
+    write_file("a", LARGE, 'a');
+    settle();
+    cr_expect(is_read(cache, "a"));
+    for (size_t member = 0; member < MEMBERS; member++) {
+        uint64_t words[MEMBERS];
+        const aoticache_file_state state = state_of(path_of("a"));
+        memcpy(words, &state, sizeof words);
+        words[member]--;
+        forge_digest(path_of("a"), words, sizeof words);
+        reopen(false);
+        cr_expect(is_read(cache, "a"), "member %zu", member);
+        cr_expect_not(is_read(cache, "a"));
+    }
 }
 
 /*

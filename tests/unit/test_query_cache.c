@@ -1,5 +1,5 @@
 /*
- * index/connection/query_cache: the next process gets the same results without SQLite, until something has changed.
+ * index/query_cache/query_cache: the next process gets the same results without SQLite, until something has changed.
  */
 #include "query_cache_fixture.h"
 
@@ -10,7 +10,6 @@
 
 #include "base/names.h"
 #include "base/syscalls.h"
-#include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"
 #include "tests/helpers/index.h"
 
@@ -86,7 +85,6 @@ static struct said ask_all(aoticache_index *index)
     struct said said = {.used = 0};
     aoticache_error error = {.message = ""};
     aoticache_index_hit hit;
-    aoticache_index_file_digest file;
     cleanup_free char *guard = NULL;
     for (uint32_t key = 1; key <= 3; key++) {
         const aoticache_digest digest = digest_of(key);
@@ -103,17 +101,12 @@ static struct said ask_all(aoticache_index *index)
     cr_assert_eq(aoticache_index_read_guard(index, said.entry, &guard, &error), AOTICACHE_OK, "%s", error.message);
     say(&said, "guard %s\n", guard);
     cr_assert_eq(aoticache_index_list_stored(index, "aten::abs", 0, 100, see_stored, &said, &error), AOTICACHE_OK);
-    cr_assert_eq(aoticache_index_read_file_digest(index, 7, 8, &file, &error), AOTICACHE_OK, "%s", error.message);
-    say(&said, "file %llu %llu %lld %lld %lld %lld", (unsigned long long)file.device, (unsigned long long)file.inode,
-        (long long)file.size, (long long)file.modified_ns, (long long)file.changed_ns, (long long)file.boot);
-    say_digest(&said, &file.digest);
     return said;
 }
 
-static void note_file_and_judgements(void)
+static void note_judgements(void)
 {
     aoticache_index *index = fixture_must_open();
-    const aoticache_index_file_digest file = {.device = 7, .inode = 8, .size = 9, .boot = 3, .digest = digest_of(77)};
     const aoticache_index_judgement judgements[] = {
         {.key = digest_of(1), .machine = "a machine", .threads = 1, .kernel_ns = 10, .fallback_ns = 20, .judged_ns = 5},
         {.key = digest_of(1),
@@ -124,7 +117,6 @@ static void note_file_and_judgements(void)
          .kernel_ns = 7,
          .judged_ns = 6},
     };
-    cr_assert_eq(aoticache_index_put_file_digests(index, &file, 1, 1000, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_index_put_judgements(index, judgements, 2, 1000, NULL), AOTICACHE_OK);
     aoticache_index_close(index);
     usleep(TICK_US);
@@ -134,7 +126,7 @@ static void note_file_and_judgements(void)
 static struct said make_query_cache(void)
 {
     make_index();
-    note_file_and_judgements();
+    note_judgements();
     aoticache_index *index = fixture_must_open();
     cr_assert(is_connected());
     const struct said said = ask_all(index);
@@ -465,7 +457,8 @@ Test(query_cache, records_that_lie_lead_nowhere)
             write_answers(forged, size);
             aoticache_index *index = fixture_must_open();
             aoticache_index_hit hit;
-            aoticache_index_file_digest file;
+            const struct stat file = {.st_dev = 7, .st_ino = 8};
+            aoticache_digest digest;
             cleanup_free char *guard = NULL;
             const aoticache_digest key = digest_of(2);
             size_t count = 0;
@@ -478,7 +471,7 @@ Test(query_cache, records_that_lie_lead_nowhere)
             aoticache_index_read_guard(index, right.entry, &guard, NULL);
             int rows = 0;
             aoticache_index_list_stored(index, "aten::abs", 0, 100, see_one, &rows, NULL);
-            aoticache_index_read_file_digest(index, 7, 8, &file, NULL);
+            aoticache_index_find_file_digest(index, 0, &file, &digest);
             const aoticache_digest judged = digest_of(1);
             struct said said = {.used = 0};
             aoticache_index_list_judgements(index, &judged, see_judgement, &said, NULL);

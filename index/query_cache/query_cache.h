@@ -1,11 +1,11 @@
 /*
- * index/connection/query_cache: results of queries by earlier processes, in a file next to the index.
+ * index/query_cache/query_cache: results of queries by earlier processes, in a file next to the index.
  *
  * Private to the directory index. A question is its kind and some bytes; an answer is bytes, as encoded by the file that
  * reads the rows (entries/).
  */
-#ifndef AOTICACHE_INDEX_CONNECTION_QUERY_CACHE_H
-#define AOTICACHE_INDEX_CONNECTION_QUERY_CACHE_H
+#ifndef AOTICACHE_INDEX_QUERY_CACHE_QUERY_CACHE_H
+#define AOTICACHE_INDEX_QUERY_CACHE_QUERY_CACHE_H
 
 #include <sys/types.h>
 
@@ -21,11 +21,11 @@ typedef enum aoticache_index_question {
     AOTICACHE_INDEX_ASKS_ENTRY,      /* a number */
     AOTICACHE_INDEX_ASKS_GUARD,      /* a number */
     AOTICACHE_INDEX_ASKS_STORED,     /* how many, after which number, of which operator */
-    AOTICACHE_INDEX_ASKS_FILE,       /* device and inode */
     AOTICACHE_INDEX_ASKS_JUDGEMENTS, /* a key */
-    /* File facts (entries/file_facts.h), which are not results of the index and which no change of it makes invalid. */
+    /* File facts (file_facts.h), which are not results of the index and which no change of it makes invalid. */
     AOTICACHE_INDEX_KEEPS_CHECKSUM, /* a digest */
     AOTICACHE_INDEX_KEEPS_MANIFEST, /* a digest */
+    AOTICACHE_INDEX_KEEPS_DIGEST,   /* device and inode */
 } aoticache_index_question;
 
 /* The state of the index when it was queried. Any change of the index changes its time. version: of the tables. */
@@ -34,17 +34,22 @@ typedef struct aoticache_index_state {
     aoticache_file_state file;
 } aoticache_index_state;
 
+/* Questions with their answers, one after the other. Initialize it with zeros. */
+typedef struct aoticache_query_records {
+    uint8_t *bytes;
+    size_t size, capacity;
+} aoticache_query_records;
+
 typedef struct aoticache_query_cache {
     aoticache_index_state state;
-    bool is_noting;        /* answers are recorded: they are of this state, if it is still the same at the end */
-    bool is_believed;      /* `file` is of this state, as far as is known */
-    bool was_believed;     /* when the index was opened, and therefore without a connection */
-    bool keeps_file_facts; /* those of `file` are trusted, others are recorded */
-    bool has_news;         /* something was recorded that is not in `file` */
-    uint8_t *file;         /* records; NULL: none that is trusted. Not moved until the index is closed */
-    size_t file_size;
-    uint8_t *noted; /* records of queries of this process */
-    size_t noted_size, noted_capacity;
+    bool is_noting;    /* answers are recorded: they are of this state, if it is still the same at the end */
+    bool is_believed;  /* `file` is of this state, as far as is known */
+    bool was_believed; /* when the index was opened, and therefore without a connection */
+    bool trusts_file_facts, keeps_file_facts;
+    bool has_news;                 /* an answer was recorded that is not in `file` */
+    bool has_new_facts;            /* a file fact was recorded that is not on disk */
+    aoticache_query_records file;  /* not moved until the index is closed */
+    aoticache_query_records noted; /* of this process */
 } aoticache_query_cache;
 
 /* Reads the file, if it may be trusted, and begins to record. Called before other threads have the index. */
@@ -79,8 +84,8 @@ bool aoticache_query_cache_find_fact(aoticache_index *index, aoticache_index_que
 void aoticache_query_cache_note_fact(aoticache_index *index, aoticache_index_question question, const void *key,
                                      size_t key_size, const void *fact, size_t size);
 
-/* Writes the file, if there are new records and the index is unchanged. Call it with the mutex, or when no other thread has
- * the index. */
+/* Writes the file, if there are new file facts, or new answers and the index is unchanged. Call it with the mutex, or when no
+ * other thread has the index. */
 void aoticache_query_cache_keep(aoticache_index *index);
 void aoticache_query_cache_clear(aoticache_query_cache *cache);
 
