@@ -194,13 +194,10 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
 }
 
 /* Reads the one entry that the target gives by its number. */
-static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_lookup_target *target,
+static aoticache_status read_hit(aoticache_index *index, const aoticache_lookup_target *target,
                                  aoticache_index_hit *ret_hit, aoticache_error *ret_error)
 {
-    aoticache_status status;
-    do
-        status = aoticache_index_lookup_entry(*index, target->entry_id, ret_hit, ret_error);
-    while (aoticache_cache_recovered(cache, status, index));
+    aoticache_status status = aoticache_index_lookup_entry(index, target->entry_id, ret_hit, ret_error);
     /* In a rebuilt index the number may belong to another entry. */
     if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, target->artifact))
         return AOTICACHE_NOT_FOUND;
@@ -208,15 +205,12 @@ static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index
 }
 
 /* Reads all entries of a key: into `usual` if they fit, otherwise into *ret_more, which the caller frees with free(). */
-static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **index, const aoticache_key *key,
+static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key,
                                   aoticache_index_hit usual[USUAL_HITS], aoticache_index_hit **ret_more,
                                   size_t *ret_count, aoticache_error *ret_error)
 {
-    aoticache_status status;
     size_t count = 0;
-    do
-        status = aoticache_index_lookup(*index, key, usual, USUAL_HITS, &count, ret_error);
-    while (aoticache_cache_recovered(cache, status, index));
+    aoticache_status status = aoticache_index_lookup(index, key, usual, USUAL_HITS, &count, ret_error);
     if (status != AOTICACHE_OK || count <= USUAL_HITS) {
         *ret_count = count;
         return status;
@@ -225,7 +219,7 @@ static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **inde
     cleanup_free aoticache_index_hit *more = calloc(capacity, sizeof *more);
     if (more == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", capacity);
-    status = aoticache_index_lookup(*index, key, more, capacity, &count, ret_error);
+    status = aoticache_index_lookup(index, key, more, capacity, &count, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *ret_count = count < capacity ? count : capacity;
@@ -242,27 +236,23 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lo
     if (index == NULL)
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_NOT_FOUND;
-    for (int i = 0; i < MAX_TRIES; i++) {
+    for (int tries = 0; tries < MAX_TRIES;) {
         aoticache_index_hit usual[USUAL_HITS];
         cleanup_free aoticache_index_hit *more = NULL;
-        size_t count = 0;
+        size_t count = 1;
         bool vanished = false;
-        if (target->entry_id == 0) {
-            status = read_hits(cache, &index, &target->key, usual, &more, &count, ret_error);
-        } else {
-            status = read_hit(cache, &index, target, &usual[0], ret_error);
-            count = 1;
-        }
-        if (status == AOTICACHE_NOT_FOUND && aoticache_cache_refreshed(cache, &index))
-            continue;
-        if (status != AOTICACHE_OK)
-            return status;
-        status = try_hits(cache, index, target, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
-                          ret_report, &vanished, ret_error);
+        status = target->entry_id == 0 ? read_hits(index, &target->key, usual, &more, &count, ret_error)
+                                       : read_hit(index, target, &usual[0], ret_error);
+        const bool is_absent = status == AOTICACHE_NOT_FOUND;
+        if (status == AOTICACHE_OK)
+            status = try_hits(cache, index, target, more != NULL ? more : usual, count, tries + 1 == MAX_TRIES,
+                              ret_artifact, ret_report, &vanished, ret_error);
+        /* The index was damaged or replaced: ask the sound one. This does not count as a try. */
         if (aoticache_cache_recovered(cache, status, &index))
             continue;
-        if (!vanished || status != AOTICACHE_NOT_FOUND)
+        if (status != AOTICACHE_NOT_FOUND || !(vanished || (is_absent && aoticache_cache_refreshed(cache, &index))))
             return status;
+        tries++;
     }
     return status;
 }

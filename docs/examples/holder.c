@@ -26,19 +26,16 @@ static aoticache_status framework_abs(void *user, uint64_t key_set, aoticache_st
     return AOTICACHE_OK;
 }
 
-/* One boxed call: one argument goes onto the stack, one result comes off it. */
 static aoticache_status call(aoticache_holder *holder, const aoticache_tensor_view *x, aoticache_error *error)
 {
-    aoticache_value values[4];
-    aoticache_stack stack = {values, 1, 4}; /* space for 4 values, of which 1 is used */
-    aoticache_tensor_view result;
-    values[0] = aoticache_value_of_tensor(x);
-    aoticache_status status = aoticache_holder_call(holder, 0, &stack, error);
+    aoticache_value argument = aoticache_value_of_tensor(x), result;
+    aoticache_tensor_view y;
+    aoticache_status status = aoticache_holder_call_values(holder, 0, &argument, 1, &result, 1, error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_tensor_get_view(values[0].as.output, &result, error);
-    printf("%g %g %g\n", ((float *)result.data)[0], ((float *)result.data)[1], ((float *)result.data)[2]);
-    aoticache_stack_drop(&stack, 0); /* frees the output */
+    aoticache_tensor_get_view(result.as.output, &y, error);
+    printf("%g %g %g\n", ((float *)y.data)[0], ((float *)y.data)[1], ((float *)y.data)[2]);
+    aoticache_tensor_free(result.as.output);
     return AOTICACHE_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * eager/holder/dispatch_holder: registers a holder (eager/holder/holder.h) as a kernel of an operator, so that calls through
+ * eager/holder/dispatch_holder: boxed calls of a holder; registers one (eager/holder/holder.h) as a kernel of an operator, so that calls through
  * the dispatcher are served from the cache. The counterpart of torch.library.Library._impl_with_aoti_compile.
  *
  * Users include <aoticache/dispatch.h>.
@@ -13,6 +13,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Pushes the defaults of the arguments from position `given` on, for aoticache_holder_call(). INVALID if one has none: it is
+ * named. */
+AOTICACHE_API aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, size_t given,
+                                                              aoticache_stack *stack, aoticache_error *ret_error);
 
 /*
  * Registers a holder for the operator and key. Its fallback is the kernel that the operator would have for the key without

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/text/name_distance.h"
 #include "eager/dispatch/default_values.h"
+#include "eager/holder/dispatch_holder.h"
 #include "eager/holder/holder_internal.h"
 #include "eager/schema/schema_internal.h"
 

@@ -151,8 +151,8 @@ AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
 
 /*
  * Calls the operator. The arguments are those of the schema, from the top of the stack; defaults must be filled in
- * (aoticache_holder_push_defaults()). On OK the call replaces them with the results, OUTPUT values that the caller frees; on
- * failure the stack is unchanged. An int is accepted if the schema says float, as in PyTorch. A tensor whose strides are
+ * (aoticache_holder_push_defaults() in <aoticache/dispatch.h>). On OK the call replaces them with the results, OUTPUT values
+ * that the caller frees; on failure the stack is unchanged. An int is accepted if the schema says float, as in PyTorch. A tensor whose strides are
  * NULL is contiguous; a tensor on the CPU whose handle is NULL is in the caller's own memory (data, dtype, ndim, sizes,
  * strides). Each of these makes a call slower than complete views do.
  *
@@ -168,9 +168,15 @@ AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
 AOTICACHE_API aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                                      aoticache_error *ret_error);
 
-/* Pushes the defaults of the arguments from position `given` on. INVALID if one has none: it is named. */
-AOTICACHE_API aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, size_t given,
-                                                              aoticache_stack *stack, aoticache_error *ret_error);
+/*
+ * Does the same without a stack: the arguments are an array, which is only read, and those from position num_arguments on have
+ * their defaults. On OK ret_results has the num_results results, OUTPUT values that the caller frees; on failure nothing.
+ * Also INVALID, before the call: a missing argument has no default, or the operator has another number of results.
+ */
+AOTICACHE_API aoticache_status aoticache_holder_call_values(aoticache_holder *holder, uint64_t key_set,
+                                                            const aoticache_value *arguments, size_t num_arguments,
+                                                            aoticache_value *ret_results, size_t num_results,
+                                                            aoticache_error *ret_error);
 
 typedef struct aoticache_holder_counts {
     uint64_t hits;         /* answered by a runner that was ready, or that only had to be loaded */

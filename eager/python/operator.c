@@ -3,6 +3,7 @@
  */
 #include "cache/entries.h"
 #include "cache/request/text.h"
+#include "eager/holder/dispatch_holder.h"
 #include "eager/python/python_internal.h"
 
 #include <stdio.h>

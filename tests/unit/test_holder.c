@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "cache/stats/statistics.h"
+#include "eager/holder/dispatch_holder.h"
 #include "eager/holder/holder_internal.h"
 
 TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
@@ -128,6 +129,35 @@ Test(holder, default_given_or_not_is_the_same_kernel)
     cr_expect_not_null(strstr(error.message, "self"), "%s", error.message);
     cr_expect_eq(stack.count, 0);
     cr_expect_eq(aoticache_holder_push_defaults(holder, 4, &stack, &error), AOTICACHE_INVALID);
+    end_all();
+}
+
+Test(holder, call_with_arrays_fills_in_defaults_and_checks_both_counts)
+{
+    aoticache_value arguments[3], result;
+    begin_scale();
+    arguments[0] = VALUE_TENSOR(x);
+    cr_assert_eq(aoticache_holder_call_values(holder, 0, arguments, 1, &result, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect(output_is(&result, x, 2, 0));
+    aoticache_tensor_free(result.as.output);
+    arguments[1] = aoticache_value_of_double(3);
+    arguments[2] = aoticache_value_of_int(1);
+    cr_assert_eq(aoticache_holder_call_values(holder, 0, arguments, 3, &result, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect(output_is(&result, x, 3, 1));
+    cr_expect_eq(arguments[0].kind, AOTICACHE_VALUE_TENSOR, "arguments are only read");
+    aoticache_tensor_free(result.as.output);
+    const uint64_t compiles = hook.compiles;
+    cr_expect_eq(aoticache_holder_call_values(holder, 0, arguments, 4, &result, 1, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "takes 3 arguments and has 1 results; 4 and 1"), "%s", error.message);
+    cr_expect_eq(aoticache_holder_call_values(holder, 0, arguments, 1, &result, 0, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_holder_call_values(holder, 0, NULL, 0, &result, 1, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "self"), "%s", error.message);
+    cr_expect_eq(aoticache_holder_call_values(holder, 0, NULL, 1, &result, 1, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_holder_call_values(holder, 0, arguments, 1, NULL, 1, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_holder_call_values(NULL, 0, arguments, 1, &result, 1, &error), AOTICACHE_INVALID);
+    cr_expect_eq(hook.compiles, compiles);
     end_all();
 }
 

@@ -3,6 +3,7 @@
  * a call.
  */
 #include "cache/request/text.h"
+#include "eager/holder/dispatch_holder.h"
 #include "eager/holder/holder_internal.h"
 #include "holder_fixture.h"
 
