@@ -103,7 +103,7 @@ endif
 LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction query_cache stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
-              eager $(addprefix eager/,holder hook package safetensors model schema dispatch torch)
+              eager $(addprefix eager/,holder compile model/package model/safetensors model dispatch/schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c) third_party/pocketfft/pocketfft.c
 KERNEL_SRC := $(wildcard runtime/*.c)
@@ -115,11 +115,11 @@ PUBLIC_HEADERS := aoticache.h aoticache/admin.h aoticache/dispatch.h aoticache/k
                   loader/loader.h loader/tensor.h loader/runner/runner.h loader/runner/create.h loader/runner/constants.h \
                   loader/runner/backend.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
-                  eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h eager/model/model.h \
-                  eager/model/tensors.h \
-                  eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
+                  eager/value.h eager/dispatch/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
+                  eager/compile/compile.h eager/holder/call.h eager/holder/holder.h eager/holder/dispatch_holder.h \
+                  eager/model/model.h eager/model/tensors.h eager/model/package/package.h \
                   eager/torch/binding.h eager/torch/bridge.h
-KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
+KERNELS    := $(wildcard eager/compile/kernels/*.c) $(wildcard eager/compile/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -133,7 +133,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
 # Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
 # (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c index/query_cache/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
-              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) index/entries/lookup.c eager/get_runner.c \
+              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) index/entries/lookup.c eager/load_artifact.c eager/compile/get_runner.c \
               $(addprefix cache/,cache.c enter.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
               $(patsubst %,cache/store/%.c,ancestors artifact directory entry manifest_fact subdirectory object recovery) \
@@ -160,7 +160,7 @@ EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/rewrites.py $(BUILD)/share/aoticache/inductor/corrections.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/rewrites.py $(BUILD)/share/aoticache/inductor/corrections.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/compile/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
@@ -316,10 +316,10 @@ $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/pre
 	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@pkglibdir@|$(pkglibdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
 
-$(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py: $(BUILD)/share/aoticache/%: eager/hook/%
+$(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py: $(BUILD)/share/aoticache/%: eager/compile/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
-$(BUILD)/share/aoticache/inductor/%: eager/inductor/%
+$(BUILD)/share/aoticache/inductor/%: eager/compile/inductor/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BUILD)/share/aoticache/bridge.cpp: eager/torch/bridge.cpp
@@ -328,7 +328,7 @@ $(BUILD)/share/aoticache/bridge.cpp: eager/torch/bridge.cpp
 $(BUILD)/share/aoticache/append-weights: scripts/append-weights
 	@mkdir -p $(@D)
 	$(Q)install -m 755 $< $@
-$(BUILD)/share/aoticache/kernels/%: eager/kernels/%
+$(BUILD)/share/aoticache/kernels/%: eager/compile/kernels/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BUILD)/include/aoticache/%: %

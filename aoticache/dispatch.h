@@ -7,7 +7,7 @@
 #include "aoticache.h"
 #include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/dispatcher.h"
+#include "eager/dispatch/schema/schema.h"
 #include "eager/holder/dispatch_holder.h"
-#include "eager/schema/schema.h"
 
 #endif

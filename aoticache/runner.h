@@ -6,8 +6,8 @@
 #define AOTICACHE_FOR_RUNNER_H
 
 #include "aoticache.h"
+#include "eager/model/package/package.h"
 #include "eager/model/tensors.h"
-#include "eager/package/package.h"
 #include "loader/check/check.h"
 #include "loader/cuda/cuda.h"
 #include "loader/loader.h"

@@ -3,7 +3,7 @@
  * them by name, through a proxy executor (runtime/proxy_executor.h): the shim has some of them, and the executor of a
  * package uses them for operators that the host has not registered.
  *
- * Private to the shim and to eager/package/.
+ * Private to the shim and to eager/model/package/.
  */
 #ifndef AOTICACHE_RUNTIME_NAMED_OPERATORS_H
 #define AOTICACHE_RUNTIME_NAMED_OPERATORS_H

@@ -2,7 +2,7 @@
  * eager/dispatch/default_values: converts the defaults of a schema into values for a stack.
  */
 #include "base/names.h"
-#include "eager/dispatch/default_values.h"
+#include "eager/dispatch/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -24,7 +24,7 @@
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
 
 #include "eager/dispatch/dispatch_key.h"
-#include "eager/schema/schema.h"
+#include "eager/dispatch/schema/schema.h"
 #include "eager/value.h"
 
 #ifdef __cplusplus

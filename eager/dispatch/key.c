@@ -4,6 +4,7 @@
  * thread's sets in thread.c.
  */
 #include "eager/dispatch/dispatch_internal.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/dispatch/keys.h"
 
 #include <string.h>

@@ -52,8 +52,6 @@ AOTICACHE_API aoticache_dispatch_key aoticache_dispatch_key_of_entry(int32_t ent
 
 AOTICACHE_API aoticache_key_set aoticache_key_set_full(void);
 
-AOTICACHE_API aoticache_key_set aoticache_key_set_add(aoticache_key_set set, aoticache_dispatch_key key);
-
 AOTICACHE_API aoticache_key_set aoticache_key_set_or(aoticache_key_set a, aoticache_key_set b);
 AOTICACHE_API aoticache_key_set aoticache_key_set_and(aoticache_key_set a, aoticache_key_set b);
 

@@ -9,7 +9,7 @@
 #include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/schema/eager_face.h"
 
 #include <stdio.h>
 #include <stdlib.h>

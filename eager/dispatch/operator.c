@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "eager/dispatch/dispatch_internal.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"
 

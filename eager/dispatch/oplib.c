@@ -4,6 +4,7 @@
  */
 #include "base/arguments.h"
 #include "eager/dispatch/dispatch_internal.h"
+#include "eager/dispatch/eager_face.h"
 #include "base/array.h"
 #include "eager/dispatch/questions.h"
 

@@ -4,7 +4,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/dispatch/dispatch_internal.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/schema/eager_face.h"
 
 #include <stdio.h>
 #include <stdlib.h>

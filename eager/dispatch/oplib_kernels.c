@@ -5,8 +5,9 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/dispatch/dispatch_internal.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/dispatch/questions.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/schema/eager_face.h"
 
 #include <stdio.h>
 #include <stdlib.h>

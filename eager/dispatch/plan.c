@@ -4,9 +4,9 @@
  * order.
  */
 #include "base/arguments.h"
-#include "eager/dispatch/default_values.h"
 #include "eager/dispatch/dispatch_internal.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/eager_face.h"
+#include "eager/dispatch/schema/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -23,8 +23,6 @@ AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispa
 
 AOTICACHE_API bool aoticache_operator_has_kernel_for_any(const aoticache_operator *op, aoticache_key_set keys);
 
-AOTICACHE_API bool aoticache_operator_has_computed_kernel(const aoticache_operator *op, aoticache_dispatch_key key);
-
 AOTICACHE_API bool aoticache_operator_is_fallthrough(const aoticache_operator *op, aoticache_dispatch_key key);
 
 /* Finds as aoticache_dispatcher_find() does, and also operators that have kernels but no definition. */
@@ -51,13 +49,6 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache
                                                                        aoticache_operator_name_fn callback, void *user,
                                                                        aoticache_error *ret_error);
 
-/*
- * Prints the schema as PyTorch does; the caller frees *ret_text with aoticache_free(). For callers that do not know how long
- * the definition exists. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,
-                                                              aoticache_error *ret_error);
-
 /* ---- registering by the number of a key ---- */
 
 /*
@@ -80,11 +71,6 @@ AOTICACHE_API const char *aoticache_computed_kernel_debug(const aoticache_comput
 
 /* Returns true if the handle has no kernel to call: calls return NOT_FOUND. */
 AOTICACHE_API bool aoticache_computed_kernel_is_fallthrough(const aoticache_computed_kernel *kernel);
-
-/* Return the arguments that an oplib was created with; "_" for any namespace. Borrowed. */
-AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_oplib *oplib);
-AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);
-AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" if it has none */
 
 /*
  * Returns the size in bytes of the structure of this interface with this name: "aoticache_error",

@@ -7,7 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/dispatch/dispatch_internal.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/schema/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/threads.h"
-#include "eager/eager_internal.h"
 #include "eager/holder/holder_internal.h"
+#include "eager/load_artifact.h"
 #include "cache/stats/statistics.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/arguments.h"
 #include "eager/holder/dispatch_holder.h"
 #include "base/cleanup.h"
-#include "eager/dispatch/questions.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/holder/holder.h"
 
 #include <stdio.h>

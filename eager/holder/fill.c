@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "cache/entries.h"
 #include "cache/request/text.h"
+#include "eager/compile/eager_face.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/eager_internal.h"
 
 #include <string.h>
 

@@ -5,10 +5,10 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/text/name_distance.h"
-#include "eager/dispatch/default_values.h"
+#include "eager/dispatch/eager_face.h"
+#include "eager/dispatch/schema/eager_face.h"
 #include "eager/holder/dispatch_holder.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/schema/schema_internal.h"
 
 #include <string.h>
 

@@ -17,7 +17,7 @@
 #ifndef AOTICACHE_EAGER_HOLDER_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_HOLDER_H
 
-#include "eager/eager.h"
+#include "eager/compile/compile.h"
 #include "eager/value.h"
 
 #ifdef __cplusplus

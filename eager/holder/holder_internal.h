@@ -2,8 +2,9 @@
  * eager/holder/holder_internal: the parts of a holder and of the context of all holders. A hit needs holder_hot.h, which
  * includes this file.
  *
- * Private to holder/ and torch/. Locks, from the outermost: holder->load_lock, holder->lock, context->lock. A hit takes none.
- * No lock is held while a hook compiles; load_lock is held while a library is loaded, so that it is loaded once.
+ * Private to holder/; torch/ has it through holder_hot.h. Locks, from the outermost: holder->load_lock, holder->lock,
+ * context->lock. A hit takes none. No lock is held while a hook compiles; load_lock is held while a library is loaded, so that
+ * it is loaded once.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_INTERNAL_H
 #define AOTICACHE_EAGER_HOLDER_INTERNAL_H
@@ -11,10 +12,10 @@
 #include "base/clock.h"
 #include "cache/judgements.h"
 #include "cache/request/request.h"
+#include "eager/dispatch/schema/schema.h"
 #include "eager/epoch.h"
 #include "eager/holder/holder.h"
 #include "eager/holder/judge.h"
-#include "eager/schema/schema.h"
 #include "eager/value.h"
 #include "loader/check/check.h"
 #include "loader/loader.h"
@@ -329,7 +330,7 @@ struct aoticache_holder {
 
 typedef struct aoticache_job aoticache_job;
 
-/* An operator that is called by its name (eager/call.c), for this number of tensors on the holder's device. */
+/* An operator that is called by its name (eager/holder/call.c), for this number of tensors on the holder's device. */
 typedef struct aoticache_named_operator {
     char *name;
     size_t num_inputs;

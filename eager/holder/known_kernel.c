@@ -7,7 +7,7 @@
 #include "cache/eager_face.h"
 #include "cache/entries.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/eager_internal.h"
+#include "eager/load_artifact.h"
 #include "loader/eager_face.h"
 #include "loader/loader.h"
 #include "loader/runner/constants.h"

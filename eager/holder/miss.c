@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
+#include "eager/compile/eager_face.h"
 #include "eager/holder/holder_hot.h"
-#include "eager/eager_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  * While the holder works on a call, it replaces the number among its arguments by such a tensor. All later steps (packing,
  * requests, inputs) only see the tensor.
  */
+#include "eager/compile/eager_face.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/eager_internal.h"
 #include "loader/tensor.h"
 
 #include <math.h>

@@ -9,9 +9,9 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "eager/compile/eager_face.h"
+#include "eager/dispatch/schema/eager_face.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/eager_internal.h"
-#include "eager/schema/schema_internal.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 #include "eager/model/model.h"
+#include "eager/model/safetensors/safetensors.h"
 #include "eager/model/tensors.h"
-#include "eager/safetensors/safetensors.h"
 
 #define AOTICACHE_MODEL_OP "aoticache::model"
 #define AOTICACHE_PROGRAM_OP "aoticache::program"

@@ -10,10 +10,10 @@
 #include "base/names.h"
 #include "base/options.h"
 #include "cache/entries.h"
-#include "eager/eager_internal.h"
+#include "eager/load_artifact.h"
 #include "eager/model/model_internal.h"
+#include "eager/model/package/model_face.h"
 #include "eager/model/tensors.h"
-#include "eager/package/package_internal.h"
 
 static aoticache_status read_options(const aoticache_model_options *options, aoticache_model_options *ret_options,
                                      aoticache_error *ret_error)

@@ -15,7 +15,7 @@
 
 #include "eager/holder/holder.h"
 #include "eager/model/model.h"
-#include "eager/package/package.h"
+#include "eager/model/package/package.h"
 
 #define MAX_DIMS 64
 

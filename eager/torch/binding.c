@@ -4,7 +4,6 @@
  */
 #include "base/arguments.h"
 #include "base/options.h"
-#include "eager/holder/holder_internal.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/torch_internal.h"
 

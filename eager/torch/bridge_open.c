@@ -10,7 +10,7 @@
 #include "base/process/fork_guard.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"
-#include "eager/hook/process.h"
+#include "eager/compile/process.h"
 #include "eager/torch/torch_internal.h"
 #include "loader/dlopen_fd.h"
 #include "loader/runner/runner_hot.h"

@@ -3,7 +3,7 @@
  * key, created once and never freed. Also the fork handlers, because all enabled operators are found from here.
  */
 #include "base/cleanup.h"
-#include "eager/schema/schema_internal.h"
+#include "eager/dispatch/schema/schema.h"
 #include "eager/torch/torch_internal.h"
 
 #include <string.h>

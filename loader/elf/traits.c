@@ -34,7 +34,7 @@ static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, 
 /*
  * Names of types in PyTorch's C++ namespace are in every library that its AOTInductor makes, as run-time type
  * information; one of our messages is in every library that links runtime/, and one of wrapper.h in those that
- * eager/inductor/ builds from Inductor's code.
+ * eager/compile/inductor/ builds from Inductor's code.
  */
 static const char pytorch_mark[] = "5torch12aot_inductor";
 static const char runtime_mark[] = "the kernel did not make output %zu (%s)";

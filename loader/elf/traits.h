@@ -13,7 +13,7 @@ typedef enum aoticache_library_maker {
     AOTICACHE_MAKER_UNKNOWN = 0,
     AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */
     AOTICACHE_MAKER_RUNTIME = 2,  /* written in C over libaoticache_runtime.a */
-    AOTICACHE_MAKER_INDUCTOR = 3, /* Inductor's code over libaoticache_runtime.a (eager/inductor/) */
+    AOTICACHE_MAKER_INDUCTOR = 3, /* Inductor's code over libaoticache_runtime.a (eager/compile/inductor/) */
 } aoticache_library_maker;
 
 /*

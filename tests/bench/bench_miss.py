@@ -1,5 +1,5 @@
 """Benchmark: the cost of a miss, with Inductor's code built for our container and built PyTorch's way
-(eager/inductor/).
+(eager/compile/inductor/).
 
 - A miss in a warm worker: `abs`, `softmax`, `layer_norm`, `addmm` and a dynamic `add`, each with its own shape, the two
   builds alternately, the median of ROUNDS.

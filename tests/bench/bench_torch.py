@@ -110,7 +110,7 @@ def import_ours():
 
 
 def compile_in_c(aoticache):
-    """Makes misses compile from eager/kernels, which is fast; modes that compile nothing do not change."""
+    """Makes misses compile from eager/compile/kernels, which is fast; modes that compile nothing do not change."""
     library = aoticache._library
 
     def create_hook(session):

@@ -12,8 +12,8 @@
 
 #include "base/text/json.h"
 #include "cache/request/text.h"
-#include "eager/call.h"
-#include "eager/eager.h"
+#include "eager/compile/compile.h"
+#include "eager/holder/call.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"
 #include "loader/runner/create.h"

@@ -3,7 +3,7 @@
  * whatever is parsed can be called with exactly the counts that it reported, and with no others. There are a few
  * operators with all kinds of arguments; kernels only read their arguments.
  */
-#include "eager/package/executor.h"
+#include "eager/model/package/executor.h"
 
 #include <stdlib.h>
 #include <string.h>

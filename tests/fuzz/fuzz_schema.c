@@ -3,8 +3,8 @@
  * column of the text; the measured length of the printed text equals the written one, and if the printed text parses,
  * it prints the same again.
  */
-#include "eager/schema/schema_internal.h"
-#include "eager/schema/schema.h"
+#include "eager/dispatch/schema/schema.h"
+#include "eager/dispatch/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
-#include "eager/package/package.h"
+#include "eager/model/package/package.h"
 #include "loader/runner/create.h"
 #include "loader/runner/runner.h"
 

@@ -7,7 +7,7 @@
  * Started by root it takes another real user, so that it is a set-user-ID program after its exec. Exits with 77
  * otherwise.
  */
-#include "eager/eager.h"
+#include "eager/compile/compile.h"
 #include "eager/holder/holder.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 """Builds samples of PyTorch's operator database in two ways, ours and PyTorch's own, and compares their results bit for
-bit. One library is Inductor's code in our container (eager/inductor/), the other is what Inductor builds by itself.
+bit. One library is Inductor's code in our container (eager/compile/inductor/), the other is what Inductor builds by itself.
 
     inductor_builds.py [--ours-only] [--part I/N] [--names A,B] [--json FILE]   prints a line for each operator
 

@@ -7,9 +7,9 @@ too, until the shim or the package changes, so an interrupted run can be continu
 tests/python/operator_results.json; the document is made from that file alone. This is not a test: the first run takes an hour
 or two. tests/python/test_operator_table.py repeats a small part of it.
 
-A package is built in three ways. `own`: PyTorch's kernels in our container (eager/inductor/build.py), which takes a second
-or two and calls the same functions. `linked` and `unlinked`: PyTorch's own build, which takes most of a minute. These two are
-built only for every fifth operator and for the most used ones, and only with --pytorch-builds. Without that option their
+A package is built in three ways. `own`: PyTorch's kernels in our container (eager/compile/inductor/build.py), which takes a
+second or two and calls the same functions. `linked` and `unlinked`: PyTorch's own build, which takes most of a minute. These
+two are built only for every fifth operator and for the most used ones, and only with --pytorch-builds. Without that option their
 recorded results stay.
 
 usage: operator_table.py [--render] [--jobs N] [--list] [--pytorch-builds] [OPERATOR...]
@@ -457,8 +457,8 @@ def render(results):
 
 
 def write_pytorch_builds(out, results):
-    out.write("\nThese packages are linked by our own build (eager/inductor/build.py). The JSON file also has every %dth operator\n"
-              "and the most used ones as PyTorch's own build links them, with and without `link_libtorch`." % results["every"])
+    out.write("\nThese packages are linked by our own build (eager/compile/inductor/build.py). The JSON file also has every %dth\n"
+              "operator and the most used ones as PyTorch's own build links them, with and without `link_libtorch`." % results["every"])
     if results.get("pytorch_builds"):
         out.write(" Those results were\nrecorded with an older shim, so they are not counted here. `operator_table.py --pytorch-builds` "
                   "records them again.\n")

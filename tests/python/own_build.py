@@ -1,4 +1,4 @@
-"""Our build of Inductor's code (eager/inductor/build.py, as installed in BUILD), for tests that compile libraries.
+"""Our build of Inductor's code (eager/compile/inductor/build.py, as installed in BUILD), for tests that compile libraries.
 
 The installed file in share/aoticache/inductor is loaded, so that the tests test what users install.
 """
@@ -17,7 +17,7 @@ def load_module(path=os.path.join(DIRECTORY, "build.py"), name="aoticache_induct
 
 
 def load_worker():
-    """Returns the compile worker (eager/hook/worker.py), which can make Inductor compile."""
+    """Returns the compile worker (eager/compile/worker.py), which can make Inductor compile."""
     return load_module(os.path.join(BUILD, "share", "aoticache", "worker.py"), "aoticache_worker")
 
 

@@ -1,4 +1,4 @@
-"""Packages through the C interface (eager/package/package.h), by ctypes, in a process with or without PyTorch."""
+"""Packages through the C interface (eager/model/package/package.h), by ctypes, in a process with or without PyTorch."""
 import ctypes
 import os
 

@@ -1,5 +1,5 @@
-"""Tests eager/inductor/, Inductor's code in our container. Each library is built both ways and run in PyTorch's own runner:
-same bits, same refusals. Libraries that cannot be built our way are built PyTorch's way, and the reason is reported. Needs
+"""Tests eager/compile/inductor/, Inductor's code in our container. Each library is built both ways and run in PyTorch's own
+runner: same bits, same refusals. Libraries that cannot be built our way are built PyTorch's way, and the reason is reported. Needs
 PyTorch and a C++ compiler.
 
 Environment: BUILD; CASES=all builds each operator alone. The whole operator database: make inductor-builds.

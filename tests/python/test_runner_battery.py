@@ -2,9 +2,9 @@
 
 The same calls are made to torch._C._aoti.AOTIModelContainerRunnerCpu, to ours in a process that has PyTorch, and to ours in one
 without it, in which the libraries run on the shim; and again, in all three, with the libraries that our build makes of the same
-code (eager/inductor/). The calls are a list written by hand for each model, and random ones. After every call both must have
-accepted or both refused, and results must be bit for bit the same: outputs with their sizes and strides, the inputs after the
-run, which outputs share the memory of which inputs, extracted constants. In the process without PyTorch, libraries that call
+code (eager/compile/inductor/). The calls are a list written by hand for each model, and random ones. After every call both must
+have accepted or both refused, and results must be bit for bit the same: outputs with their sizes and strides, the inputs after
+the run, which outputs share the memory of which inputs, extracted constants. In the process without PyTorch, libraries that call
 PyTorch's kernels (runner_models.KERNELS) may differ by the tolerances of PyTorch's own tests.
 
 Left out, because PyTorch's runner has no defined result (it uses null, dangling or too short tensors, or never returns;

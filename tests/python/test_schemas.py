@@ -1,4 +1,4 @@
-"""Compares eager/schema/schema.h with PyTorch's own parser of schemas.
+"""Compares eager/dispatch/schema/schema.h with PyTorch's own parser of schemas.
 
 Tests all schemas that PyTorch has registered, forms that it normalises, and some thousands of damaged ones: schemas that PyTorch
 accepts are accepted and printed the same; schemas that it refuses are refused at a column of the text. docs/schemas.md lists the

@@ -6,7 +6,7 @@
 #define TESTS_UNIT_EAGER_FIXTURE_H
 
 #include "cache/request/cpu_detect.h"
-#include "eager/eager.h"
+#include "eager/compile/compile.h"
 #include "loader/runner/create.h"
 
 #include <criterion/criterion.h>

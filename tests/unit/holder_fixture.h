@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_HOLDER_FIXTURE_H
 #define TESTS_UNIT_HOLDER_FIXTURE_H
 
-#include "eager/schema/schema.h"
+#include "eager/dispatch/schema/schema.h"
 #include "loader/tensor.h"
 #include "eager_fixture.h"
 #include "patched_kernel.h"

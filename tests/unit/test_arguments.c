@@ -12,8 +12,8 @@
 #include "aoticache/runner.h"
 #include "aoticache/torch.h"
 #include "base/arguments.h"
+#include "eager/dispatch/schema/schema_internal.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/schema/schema_internal.h"
 
 static int there;
 

@@ -1,7 +1,7 @@
-/* Unit tests of eager/call.c: operators called by their names, on the kernels in C. */
-#include "eager/call.h"
+/* Unit tests of eager/holder/call.c: operators called by their names, on the kernels in C. */
+#include "eager/compile/eager_face.h"
+#include "eager/holder/call.h"
 #include "eager/holder/holder_internal.h"
-#include "eager/eager_internal.h"
 #include "loader/tensor.h"
 #include "eager_fixture.h"
 

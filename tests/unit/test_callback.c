@@ -1,6 +1,6 @@
-/* Unit tests of eager/hook/callback.c, and of the checks in eager/hook/hook.c of everything that is delivered. */
+/* Unit tests of eager/compile/callback.c, and of the checks in eager/compile/hook.c of everything that is delivered. */
 #include "cache/request/cpu_detect.h"
-#include "eager/eager_internal.h"
+#include "eager/compile/eager_face.h"
 #include "eager_fixture.h"
 
 TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

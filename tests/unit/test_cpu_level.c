@@ -1,5 +1,5 @@
 /*
- * The setting `cpu` (cache/config/value.c) as hooks use it (eager/hook/hook.c): a kernel compiled for a level requires
+ * The setting `cpu` (cache/config/value.c) as hooks use it (eager/compile/hook.c): a kernel compiled for a level requires
  * no more than the level, and serves machines that have less than the one that compiled it.
  */
 #include "eager_fixture.h"

@@ -1,8 +1,8 @@
-/* Unit tests of eager/hook/cpu_target.c. */
+/* Unit tests of eager/compile/cpu_target.c. */
 #include "cache/request/cpu_detect.h"
 #include "cache/request/cpu_list.h"
 #include "compiler_macros.h"
-#include "eager/hook/hook_internal.h"
+#include "eager/compile/hook_internal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * Unit tests of eager/holder/dispatch_holder.c: calls through the dispatcher that the cache serves, with the hook for kernels
  * in C.
  */
+#include "eager/compile/hook_internal.h"
 #include "eager/holder/dispatch_holder.h"
-#include "eager/hook/hook_internal.h"
 #include "eager_fixture.h"
 #include "loader/loader.h"
 

@@ -2,6 +2,7 @@
  * Unit tests of the dispatcher's registrations: eager/dispatch/dispatcher.c, names.c, operator.c, signature.c, oplib*.c, table.c.
  */
 #include "dispatcher_fixture.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/dispatch/questions.h"
 #include "eager/epoch.h"
 

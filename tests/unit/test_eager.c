@@ -1,10 +1,10 @@
-/* Unit tests of eager/get_runner.c: from a request to a runner, with the hook that compiles C. */
+/* Unit tests of eager/compile/get_runner.c: from a request to a runner, with the hook that compiles C. */
 #include "eager_fixture.h"
 
 #include "base/names.h"
 #include "cache/entries.h"
 #include "cache/gc/collect.h"
-#include "eager/eager_internal.h"
+#include "eager/load_artifact.h"
 #include "loader/tensor.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Unit tests of eager/holder/holder.c: creation, the boxed call, what goes to the fallback, defaults. */
-#include "eager/schema/schema.h"
+#include "eager/dispatch/schema/schema.h"
 #include "holder_fixture.h"
 
 #include <pthread.h>

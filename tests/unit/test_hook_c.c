@@ -1,8 +1,8 @@
-/* Unit tests of eager/hook/c_source.c, eager/hook/request_macros.c, and of the kernels in eager/kernels. */
+/* Unit tests of eager/compile/c_source.c, eager/compile/request_macros.c, and of the kernels in eager/compile/kernels. */
 #include "base/names.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/call.h"
-#include "eager/hook/hook_internal.h"
+#include "eager/compile/hook_internal.h"
+#include "eager/holder/call.h"
 #include "loader/tensor.h"
 #include "eager_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Unit tests of eager/hook/command.c, and of what all hooks share (eager/hook/hook.c). */
+/* Unit tests of eager/compile/command.c, and of what all hooks share (eager/compile/hook.c). */
 #include "base/clock.h"
 #include "eager_fixture.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/names.h"
 #include "cache/request/request.h"
-#include "eager/eager.h"
+#include "eager/compile/compile.h"
 #include "eager/holder/holder_internal.h"
 
 TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);

@@ -1,9 +1,9 @@
 /*
- * Unit tests of the programs that hooks run (eager/hook/spawn.c, eager/hook/process.c, eager/hook/hook.c): their memory
- * limit, environment, the output of a compiler that succeeds; and their end when the host is killed.
+ * Unit tests of the programs that hooks run (eager/compile/spawn.c, eager/compile/process.c, eager/compile/hook.c): their
+ * memory limit, environment, the output of a compiler that succeeds; and their end when the host is killed.
  */
 #include "base/clock.h"
-#include "eager/hook/process.h"
+#include "eager/compile/process.h"
 #include "emulator.h"
 #include "eager_fixture.h"
 

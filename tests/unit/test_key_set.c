@@ -3,6 +3,7 @@
  * calls use, and this thread's sets. tests/python/test_dispatch_keys.py compares random sets with PyTorch's.
  */
 #include "eager/dispatch/dispatch_internal.h"
+#include "eager/dispatch/eager_face.h"
 #include "eager/dispatch/keys.h"
 
 #include <criterion/criterion.h>

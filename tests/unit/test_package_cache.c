@@ -1,13 +1,13 @@
 /*
- * eager/package/package: packages in the cache: stored once, loaded without unpacking, refused if they cannot run.
+ * eager/model/package/package: packages in the cache: stored once, loaded without unpacking, refused if they cannot run.
  */
-#include "eager/package/package.h"
+#include "eager/model/package/package.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/syscalls.h"
-#include "eager/package/package_internal.h"
+#include "eager/model/package/package_internal.h"
 #include "loader_fixture.h"
 #include "package_fixture.h"
 #include "cache/gc/collect.h"

@@ -1,8 +1,8 @@
 /*
- * eager/package/executor: nodes in PyTorch's form call operators with all their arguments; malformed, absent and
+ * eager/model/package/executor: nodes in PyTorch's form call operators with all their arguments; malformed, absent and
  * unsupported nodes are refused by name when they are read.
  */
-#include "eager/package/executor.h"
+#include "eager/model/package/executor.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>

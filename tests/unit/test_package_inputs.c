@@ -1,5 +1,5 @@
-/* Inputs as described by the source of a package's wrapper (eager/package/inputs.c). */
-#include "eager/package/package_internal.h"
+/* Inputs as described by the source of a package's wrapper (eager/model/package/inputs.c). */
+#include "eager/model/package/package_internal.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Unit tests of eager/hook/process.c and eager/hook/spawn.c. */
+/* Unit tests of eager/compile/process.c and eager/compile/spawn.c. */
 #include "base/clock.h"
-#include "eager/hook/process.h"
+#include "eager/compile/process.h"
 #include "emulator.h"
 #include "eager_fixture.h"
 

@@ -1,7 +1,7 @@
-/* Unit tests of eager/hook/protocol_request.c and eager/hook/protocol_answer.c. */
+/* Unit tests of eager/compile/protocol_request.c and eager/compile/protocol_answer.c. */
 #include "base/digest.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/hook_internal.h"
+#include "eager/compile/hook_internal.h"
 #include "eager_fixture.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
 /*
- * Unit tests of what an entry requires of the CPU, from the index to the load (eager/get_runner.c, cache/lookup.c):
+ * Unit tests of what an entry requires of the CPU, from the index to the load (eager/compile/get_runner.c, cache/lookup.c):
  * code for another CPU must never be opened. The library of these tests dies of SIGILL as soon as it is loaded.
  */
 #include "cache/request/cpu_detect.h"

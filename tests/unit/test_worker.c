@@ -1,12 +1,12 @@
 /*
- * Unit tests of eager/hook/worker.c, eager/hook/python.c and eager/hook/worker.py: first with shell scripts in place of
- * Python, which misbehave as no Python would; then worker.py itself with a fake torch; last with PyTorch, if it is
+ * Unit tests of eager/compile/worker.c, eager/compile/python.c and eager/compile/worker.py: first with shell scripts in place
+ * of Python, which misbehave as no Python would; then worker.py itself with a fake torch; last with PyTorch, if it is
  * installed.
  */
 #include "compiler_macros.h"
 #include "cache/request/cpu_detect.h"
-#include "eager/hook/hook_internal.h"
-#include "eager/eager_internal.h"
+#include "eager/compile/eager_face.h"
+#include "eager/compile/hook_internal.h"
 #include "loader/tensor.h"
 #include "emulator.h"
 #include "eager_fixture.h"

@@ -26,7 +26,7 @@ from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
-WORKER_REVISION = "3"  # revision of the worker's code; part of its keys (eager/eager_internal.h)
+WORKER_REVISION = "3"  # revision of the worker's code; part of its keys (eager/compile/eager_face.h)
 WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed and a bar moves
 FORK_WAIT_SECONDS = 5
 END_SECONDS = 5  # compile threads usually end within 0.1 s, or when they have stored their output
