@@ -77,6 +77,8 @@ LIBS     = $(CRYPTO) $(shell $(PKG_CONFIG) --libs $(filter-out libcrypto,$(PKGS)
 BLAS_LIBRARY   ?= libopenblas.so.0
 ONEDNN_LIBRARY ?= libdnnl.so.3 libdnnl.so.2
 SLEEF_LIBRARY  ?= libsleef.so.3
+# 0: the shim is built without decompositions and solvers of matrices (products stay), and models that need them are refused.
+LINEAR_ALGEBRA ?= 1
 Q        := $(if $(V),,@)
 
 # ---- the target platform ----
@@ -105,7 +107,7 @@ LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries 
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder compile model/package model/safetensors model dispatch/schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
-SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c) third_party/pocketfft/pocketfft.c
+SHIM_SRC   := $(filter-out $(if $(filter 0,$(LINEAR_ALGEBRA)),runtime/shim/linear_algebra/%),$(wildcard runtime/shim/*.c runtime/shim/*/*.c)) third_party/pocketfft/pocketfft.c
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h aoticache/admin.h aoticache/dispatch.h aoticache/kernel.h aoticache/remote.h aoticache/runner.h aoticache/torch.h \
                   base/base.h base/names.h base/tensor_view.h \
@@ -230,6 +232,7 @@ $(call objects,loader/package/archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-D
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
+$(call objects,runtime/shim/named_operators.c): OWN_CPPFLAGS += $(if $(filter 0,$(LINEAR_ALGEBRA)),-DAOTICACHE_WITHOUT_LINEAR_ALGEBRA)
 $(call objects,runtime/shim/products/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'

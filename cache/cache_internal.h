@@ -88,6 +88,13 @@ bool aoticache_cache_index_is_current(aoticache_cache *cache);
  * lock if it has to build an index. */
 bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
 
+/* Tries to write. *ret_is_stale: the index was replaced before the store's lock was acquired, and nothing is done. */
+typedef aoticache_status (*aoticache_cache_write_fn)(void *user, aoticache_index *index, bool *ret_is_stale,
+                                                     aoticache_error *ret_error);
+/* Writes to the current index: tries again if it is replaced meanwhile, or damaged. The result is for the cache's caller. */
+aoticache_status aoticache_cache_write_index(aoticache_cache *cache, aoticache_cache_write_fn write, void *user,
+                                             aoticache_error *ret_error);
+
 /* ---- looking up (lookup.c) ---- */
 
 /* What a lookup searches for: the entries of a key, or one entry by its number. */

@@ -16,7 +16,6 @@
 #include "cache/store/lock.h"
 
 /* How often a put that finds the index replaced under it starts again. */
-#define MAX_TRIES 4
 
 /* Lookups know only from the request whether an entry has a guard, so the product must agree with its request. */
 static aoticache_status check_guard(const aoticache_request *request, const aoticache_product *product,
@@ -240,6 +239,34 @@ static aoticache_status try_put(struct put *put, aoticache_index *index, bool *r
     return status;
 }
 
+/* What a put is asked for. */
+struct asked {
+    aoticache_cache *cache;
+    const aoticache_request *request;
+    const aoticache_product *product;
+    aoticache_artifact **ret_artifact;
+};
+
+static aoticache_status put_once(void *user, aoticache_index *index, bool *ret_is_stale, aoticache_error *ret_error)
+{
+    const struct asked *asked = user;
+    struct put put = {
+        .cache = asked->cache, .request = asked->request, .product = asked->product, .manifest_object = {.fd = -1}};
+    aoticache_status status = try_put(&put, index, ret_is_stale, ret_error);
+    const bool is_done = status == AOTICACHE_OK && !*ret_is_stale;
+    if (is_done) {
+        count_put(&put);
+        if (asked->ret_artifact != NULL)
+            *asked->ret_artifact = steal_ptr(&put.artifact);
+    }
+    release_put(&put);
+    if (is_done) {
+        aoticache_cache_keep_budget(asked->cache);
+        aoticache_reserve_keep(asked->cache);
+    }
+    return status;
+}
+
 aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_request *request,
                                      const aoticache_product *product, aoticache_artifact **ret_artifact,
                                      aoticache_error *ret_error)
@@ -256,27 +283,6 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
         status = aoticache_cache_check_writable(cache, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_index *index = aoticache_cache_index(cache);
-    for (int i = 0; i < MAX_TRIES; i++) {
-        struct put put = {.cache = cache, .request = request, .product = &known, .manifest_object = {.fd = -1}};
-        bool is_stale = false;
-        aoticache_cache_refreshed(cache, &index);
-        status = try_put(&put, index, &is_stale, ret_error);
-        bool is_done = status == AOTICACHE_OK && !is_stale;
-        if (is_done) {
-            count_put(&put);
-            if (ret_artifact != NULL)
-                *ret_artifact = steal_ptr(&put.artifact);
-        }
-        release_put(&put);
-        if (is_done) {
-            aoticache_cache_keep_budget(cache);
-            aoticache_reserve_keep(cache);
-        }
-        if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
-            return aoticache_cache_index_result(status, ret_error);
-    }
-    return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "%s: another process replaced the index again and again; try again",
-                               cache->directory->path);
+    struct asked asked = {cache, request, &known, ret_artifact};
+    return aoticache_cache_write_index(cache, put_once, &asked, ret_error);
 }

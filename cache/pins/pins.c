@@ -22,11 +22,10 @@
 #include "cache/store/lock.h"
 #include "index/entries/pins.h"
 
-#define MAX_TRIES 4
-
 #define BATCH 128 /* keys whose files and rows are written together */
 
 struct change {
+    aoticache_cache *cache;
     aoticache_pin_action what;
     const char *tag;
     const aoticache_key *keys;
@@ -159,9 +158,10 @@ static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *i
 }
 
 /* Tries to make the change. *ret_stale: the index was replaced before the store's lock was acquired, and nothing is done. */
-static aoticache_status try_change(aoticache_cache *cache, aoticache_index *index, const struct change *change,
-                                   bool *ret_stale, aoticache_error *ret_error)
+static aoticache_status try_change(void *user, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
 {
+    const struct change *change = user;
+    aoticache_cache *cache = change->cache;
     aoticache_directory *directory = cache->directory;
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     cleanup_fd int subdirectory = -1;
@@ -185,24 +185,6 @@ out:
     return status;
 }
 
-static aoticache_status change_batch(aoticache_cache *cache, const struct change *change, aoticache_error *ret_error)
-{
-    aoticache_status status = AOTICACHE_OK;
-    aoticache_index *index = aoticache_cache_index(cache);
-    for (int i = 0; i < MAX_TRIES; i++) {
-        bool is_stale = false;
-        aoticache_cache_refreshed(cache, &index);
-        status = try_change(cache, index, change, &is_stale, ret_error);
-        if (status == AOTICACHE_OK && !is_stale)
-            return AOTICACHE_OK;
-        if (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index))
-            return aoticache_cache_index_result(status, ret_error);
-    }
-    return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "%s: another process replaced the index again and again; try again",
-                               cache->directory->path);
-}
-
 aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys, size_t count,
                                              aoticache_pin_action action, const char *tag, size_t *ret_done,
                                              aoticache_error *ret_error)
@@ -222,7 +204,8 @@ aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aotic
     status = aoticache_cache_check_writable(cache, ret_error);
     while (status == AOTICACHE_OK && done < count) {
         const size_t size = count - done < BATCH ? count - done : BATCH;
-        status = change_batch(cache, &(struct change){action, tag, keys + done, size}, ret_error);
+        struct change change = {cache, action, tag, keys + done, size};
+        status = aoticache_cache_write_index(cache, try_change, &change, ret_error);
         done += status == AOTICACHE_OK ? size : 0;
     }
     if (ret_done != NULL)

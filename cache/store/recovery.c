@@ -460,3 +460,23 @@ bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index)
     pthread_mutex_unlock(&cache->index_mutex);
     return changed;
 }
+
+#define MAX_WRITE_TRIES 4
+
+aoticache_status aoticache_cache_write_index(aoticache_cache *cache, aoticache_cache_write_fn write, void *user,
+                                             aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    for (int i = 0; i < MAX_WRITE_TRIES; i++) {
+        bool is_stale = false;
+        aoticache_cache_refreshed(cache, &index);
+        aoticache_status status = write(user, index, &is_stale, ret_error);
+        if (status == AOTICACHE_OK && !is_stale)
+            return AOTICACHE_OK;
+        if (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index))
+            return aoticache_cache_index_result(status, ret_error);
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "%s: another process replaced the index again and again; try again",
+                               cache->directory->path);
+}

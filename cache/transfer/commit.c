@@ -24,7 +24,6 @@
 #include "cache/transfer/transfer_internal.h"
 #include "index/index.h"
 
-#define MAX_TRIES 4
 /* From this number on, one syncfs is cheaper than waiting for each file, even if other processes write to the file system
  * too. */
 #define MANY_FILES 16
@@ -334,8 +333,10 @@ static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_e
 }
 
 /* Tries once. Files that it has moved are not moved again. */
-static aoticache_status try_commit(aoticache_intake *intake, bool *ret_stale, aoticache_error *ret_error)
+static aoticache_status try_commit(void *user, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
 {
+    aoticache_intake *intake = user;
+    (void)index; /* it is that of the cache */
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_status status = aoticache_lock_store(intake->cache->directory, false, &lock, ret_error);
     if (status != AOTICACHE_OK)
@@ -375,31 +376,19 @@ static void count_queued(aoticache_intake *intake)
 
 aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_error *ret_error)
 {
-    aoticache_index *index = aoticache_cache_index(intake->cache);
-    aoticache_status status = AOTICACHE_OK;
     if (intake->options->dry_run)
         count_queued(intake);
     if (intake->count == 0)
         return AOTICACHE_OK;
-    status = sync_files(intake, ret_error);
+    aoticache_status status = sync_files(intake, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_write_index(intake->cache, try_commit, intake, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    for (int i = 0; i < MAX_TRIES; i++) {
-        bool is_stale = false;
-        aoticache_cache_refreshed(intake->cache, &index);
-        status = try_commit(intake, &is_stale, ret_error);
-        if (status == AOTICACHE_OK && !is_stale) {
-            clear_queue(intake);
-            aoticache_cache_keep_budget(intake->cache);
-            aoticache_reserve_keep(intake->cache);
-            return AOTICACHE_OK;
-        }
-        if (status != AOTICACHE_OK && !aoticache_cache_recovered(intake->cache, status, &index))
-            return aoticache_cache_index_result(status, ret_error);
-    }
-    return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "%s: another process replaced the index again and again; try again",
-                               intake->cache->directory->path);
+    clear_queue(intake);
+    aoticache_cache_keep_budget(intake->cache);
+    aoticache_reserve_keep(intake->cache);
+    return AOTICACHE_OK;
 }
 
 /* ---- the queue ---- */

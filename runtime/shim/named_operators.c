@@ -235,6 +235,7 @@ static AOTITorchError count_bins(const aoticache_named_argument *a, AtenTensorHa
 
 /* clang-format off */
 static const aoticache_named_operator operators[] = {
+#ifndef AOTICACHE_WITHOUT_LINEAR_ALGEBRA /* make LINEAR_ALGEBRA=0 */
     {"aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)", aoticache_shim_solve},
     {"aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", aoticache_shim_inverse},
     {"aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", aoticache_shim_determinant},
@@ -255,6 +256,8 @@ static const aoticache_named_operator operators[] = {
     {"aten::linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)", aoticache_shim_qr},
     {"aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor", aoticache_shim_householder_product},
     {"aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", aoticache_shim_pseudo_inverse},
+    {"aten::linalg_matrix_exp(Tensor self) -> Tensor", aoticache_shim_matrix_exponential},
+#endif
     {"aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", fft_to_real},
     {"aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor", fft_complex},
     {"aten::_conj(Tensor(a) self) -> Tensor(a)", conjugate},
@@ -271,7 +274,6 @@ static const aoticache_named_operator operators[] = {
     {"aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", aoticache_shim_median},
     {"aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", aoticache_shim_nanmedian},
     {"aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]", aoticache_shim_histogram_edges},
-    {"aten::linalg_matrix_exp(Tensor self) -> Tensor", aoticache_shim_matrix_exponential},
     {"aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_bilinear},
     {"aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_bicubic},
     {"aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_lanczos},

@@ -52,6 +52,14 @@ try 'a program finds headers and library' 0 cc "$example" $(flags --cflags --lib
 try 'and runs' 0 env LD_LIBRARY_PATH="$work/opt/lib64/deep" AOTICACHE_DIR="$work/cache" "$work/program"
 prints 'with what is installed' '^1 3 5$'
 
+# Without linear algebra: the shim is linked, and no longer names what it lacks.
+shim=$work/build/lib/libaoticache_torchshim.so
+names() { grep -aoE 'aten::(linalg_lu|bincount)\(' "$shim" | sort -u | tr '\n' ' '; }
+is 'the shim has linear algebra' 'aten::bincount( aten::linalg_lu( ' "$(names)"
+rm "$work/build/obj/runtime/shim/named_operators.o" "$shim"
+try 'LINEAR_ALGEBRA=0 builds a shim' 0 make_it LINEAR_ALGEBRA=0 "$shim"
+is 'which has everything else' 'aten::bincount( ' "$(names)"
+
 # shellcheck disable=SC2046
 if cc -static "$example" $(flags --cflags) "$work/opt/lib64/deep/libaoticache.a" $(pkg-config --static --libs sqlite3 libcrypto jansson) -lm -ldl \
     -lpthread -o "$work/static" 2>"$work/static.log"; then

@@ -7,6 +7,7 @@
  *
  * Source: c10/util/complex.h, aten/src/ATen/native/cpu/UnaryOpsKernel.cpp; at::result_type for the dtype of two operands.
  */
+#include "runtime/shim/math/math_internal.h"
 #include "runtime/shim/math/named.h"
 
 #include "runtime/shim/operators.h"
@@ -397,4 +398,14 @@ AOTITorchError aoti_torch_cpu_angle(AtenTensorHandle self, AtenTensorHandle *ret
 {
     SHIM_CHECK_RESULT(ret0);
     return run_real(__func__, carg, self, ret0);
+}
+
+void aoticache_shim_conjugate(int32_t dtype, void *data, int64_t count)
+{
+    if (dtype == AOTICACHE_DTYPE_COMPLEX64)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)data)[2 * i + 1] *= -1;
+    if (dtype == AOTICACHE_DTYPE_COMPLEX128)
+        for (int64_t i = 0; i < count; i++)
+            ((double *)data)[2 * i + 1] *= -1;
 }

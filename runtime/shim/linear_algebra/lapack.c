@@ -153,16 +153,6 @@ AOTITorchError aoticache_shim_make_each(const char *function, AtenTensorHandle m
     return aoti_torch_zero_(*ret);
 }
 
-void aoticache_shim_conjugate(int32_t dtype, void *data, int64_t count)
-{
-    if (dtype == AOTICACHE_DTYPE_COMPLEX64)
-        for (int64_t i = 0; i < count; i++)
-            ((float *)data)[2 * i + 1] *= -1;
-    if (dtype == AOTICACHE_DTYPE_COMPLEX128)
-        for (int64_t i = 0; i < count; i++)
-            ((double *)data)[2 * i + 1] *= -1;
-}
-
 int32_t aoticache_shim_real_dtype(int32_t dtype)
 {
     return dtype == AOTICACHE_DTYPE_COMPLEX64    ? AOTICACHE_DTYPE_FLOAT32

@@ -72,8 +72,6 @@ AOTITorchError aoticache_shim_copy_columns(const char *function, AtenTensorHandl
  */
 AOTITorchError aoticache_shim_make_each(const char *function, AtenTensorHandle matrices, int64_t extra, int32_t dtype,
                                         AtenTensorHandle *ret);
-/* Conjugates a contiguous run of complex numbers; does nothing to real ones. */
-void aoticache_shim_conjugate(int32_t dtype, void *data, int64_t count);
 /* Returns float32 for complex64, float64 for complex128, and a real dtype itself. */
 int32_t aoticache_shim_real_dtype(int32_t dtype);
 

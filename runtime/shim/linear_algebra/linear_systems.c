@@ -98,22 +98,6 @@ static const char indefinite[] = "is not positive-definite: the leading minor of
 
 /* ---- operands of one batch ---- */
 
-AOTITorchError aoticache_shim_common_batch(const char *function, const struct shim_tensor *a,
-                                           const struct shim_tensor *b, int *ret_ndim, int64_t *ret_batch)
-{
-    int ndim = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
-    for (int d = 0; d < ndim; d++) {
-        int a_at = d - (ndim + 2 - a->ndim), b_at = d - (ndim + 2 - b->ndim);
-        int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
-        if (a_size != b_size && a_size != 1 && b_size != 1)
-            return aoticache_shim_fail("%s: batches of %lld and %lld do not match", function, (long long)a_size,
-                                       (long long)b_size);
-        ret_batch[d] = a_size == 1 ? b_size : a_size;
-    }
-    *ret_ndim = ndim + 2;
-    return SHIM_SUCCESS;
-}
-
 /* Makes a copy for each matrix of the batch. */
 static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int ndim, const int64_t *batch,
                              bool by_columns, AtenTensorHandle *ret)

@@ -107,11 +107,14 @@ AOTITorchError aoticache_shim_window_read(const char *function, const char *what
 void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t position, int64_t ret_at[IMAGE_AXES]);
 
 /*
- * Finds the common batch of the matrices of two tensors with two or more dimensions (linear_systems.c): *ret_ndim is
+ * Finds the common batch of the matrices of two tensors with two or more dimensions (products/matmul.c): *ret_ndim is
  * the number of dimensions of the result, the two of the matrices included; ret_batch has the sizes before these.
  */
 AOTITorchError aoticache_shim_common_batch(const char *function, const struct shim_tensor *a,
                                            const struct shim_tensor *b, int *ret_ndim, int64_t *ret_batch);
+
+/* Conjugates a contiguous run of complex numbers; does nothing to real ones (elementwise/complex.c). */
+void aoticache_shim_conjugate(int32_t dtype, void *data, int64_t count);
 
 /*
  * ---- multiplication of matrices with any strides, blocked for the caches ----
