@@ -388,6 +388,6 @@ help:
 
 include $(filter %.mk,$(MAKEFILES_READ))
 
--include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
+-include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/obj/tests/,* */* */*/*)))
 # Objects of tests are kept, so that a change rebuilds only what it affects.
 .SECONDARY:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The examples of docs/kernels.md, as printed, against an installation as a user has it: a library in C, a host that changes its
-# constants, a user's kernel next to the included ones. (The library's results: tests/unit/test_kernel_docs.c.)
+# constants, a user's kernel next to the included ones. (The library's results: tests/unit/runtime/test_kernel_docs.c.)
 . tests/cli/lib.sh
 
 install_for_examples 'docs/kernels.md'

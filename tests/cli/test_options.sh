@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# tests/unit/test_options.c walks every public struct that begins with its size, and every public function that takes one:
+# tests/unit/base/test_options.c walks every public struct that begins with its size, and every public function that takes one:
 # this compares its list with the public headers.
 . tests/cli/lib.sh
 
-test=tests/unit/test_options.c
+test=tests/unit/base/test_options.c
 # Prints every declaration of the public headers on a separate line, without comments.
 (cd "$BUILD/include/aoticache" && find . -name '*.h' | sort) | while read -r header; do
     # headers that have been removed are skipped

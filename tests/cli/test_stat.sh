@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache-stat: its forms and tables, times, zeroing, bad input. tests/unit/test_statistics.c tests what it counts.
+# aoticache-stat: its forms and tables, times, zeroing, bad input. tests/unit/cache/test_statistics.c tests what it counts.
 . tests/cli/lib.sh
 
 for wrong in 'x' '1' '-1h' '5y' '2025-13-01' '2025-02-31' '2999-01-01' '2025-01-01T' ''; do

@@ -35,7 +35,7 @@
 #include "cache/stats/statistics.h"
 #include "tests/helpers/cache_process.h"
 #include "tests/helpers/pins.h"
-#include "tests/unit/clock_fixture.h"
+#include "tests/unit/fixtures/clock_fixture.h"
 
 #define MAX_PROCESSES 64
 #define MAX_THREADS 64
