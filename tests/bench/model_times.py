@@ -1,7 +1,7 @@
 """Measures thirty models at sizes where the mathematics counts: our runtime without PyTorch, aoti_load_package and ONNX Runtime.
 
 `make models` runs it. It writes tests/bench/model_times.json, the first part of docs/models.md from that file, BUILD/models.json
-and docs/images/models.svg. Each model (tests/python/large_models.py) is compiled by PyTorch to a package and to a frozen package,
+and docs/images/models.svg. Each model (tests/python/models/large_models.py) is compiled by PyTorch to a package and to a frozen package,
 and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh processes give
 the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per figure, as the
 other benchmarks do.
@@ -31,7 +31,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path.insert(1, os.path.join(ROOT, "tests", "python"))
+sys.path.insert(1, os.path.join(ROOT, "tests", "python", "models"))
 
 import models  # noqa: E402 - it is next to large_models.py
 from asked_process import AskedProcess, Ended  # noqa: E402
@@ -75,7 +75,7 @@ def made_of():
     """Returns a digest of what a model's files depend on."""
     digest = hashlib.sha256(json.dumps([os.cpu_count(), version_of("torch"), version_of("onnxscript")]).encode())
     for file in ("real_models.py", "large_models.py"):
-        with open(os.path.join(ROOT, "tests", "python", file), "rb") as source:
+        with open(os.path.join(ROOT, "tests", "python", "models", file), "rb") as source:
             digest.update(source.read())
     return digest.hexdigest()
 
@@ -482,7 +482,7 @@ HEAD = """# Models that run without PyTorch
 Made by `make models` (tests/bench/model_times.py) from `tests/bench/model_times.json`, which has all times;
 not edited by hand.
 
-Thirty models (tests/python/large_models.py: float32, random weights from a fixed seed) run in three ways:
+Thirty models (tests/python/models/large_models.py: float32, random weights from a fixed seed) run in three ways:
 
 - *ours*: our runtime, without PyTorch
 - *PyTorch*: `aoti_load_package` of PyTorch %(torch)s, with the same package

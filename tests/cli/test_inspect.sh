@@ -242,6 +242,7 @@ export BUILD
 cat >"$work/make.py" <<'PYTHON'
 import hashlib, os, sys
 sys.path.insert(0, "tests/python")
+import search_path
 import host_models
 import torch
 print(host_models.torch_libraries(torch)["affine"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # aoticache add and run-package, on a package made here from a kernel that a C compiler makes. Packages from PyTorch
-# are tested in tests/python/test_packages.py.
+# are tested in tests/python/packages/test_packages.py.
 . tests/cli/lib.sh
 
 if ! ls "$BUILD"/tests/hosts/affine.so >/dev/null 2>&1; then

@@ -9,7 +9,7 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
 fi
 worker=(--hook worker --python "$python" --json)
 # LeakSanitizer's tracer reads the thread-local blocks of unloaded libraries, and crashes ("Tracer caught signal 11") on
-# those that PyTorch makes. tests/python/test_loader_leaks.py counts their leaks.
+# those that PyTorch makes. tests/python/loader/test_loader_leaks.py counts their leaks.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
 add=(aoticache run aten::add.Tensor --input float32:2x3=arange --input float32:2x3=10)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tutorials for binding authors and operators, as printed, against an installation as a user has it: every sh block in order,
-# in one shell. (The one for PyTorch users: tests/python/test_torch_examples.py.)
+# in one shell. (The one for PyTorch users: tests/python/docs/test_torch_examples.py.)
 . tests/cli/lib.sh
 
 install_for_examples 'tutorials'

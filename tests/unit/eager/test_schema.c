@@ -1,6 +1,6 @@
 /*
  * eager/schema/schema: the contents of a parsed schema, its text, what is refused and at which position, and
- * comparisons. tests/python/test_schemas.py compares it with PyTorch on all of PyTorch's schemas.
+ * comparisons. tests/python/dispatch/test_schemas.py compares it with PyTorch on all of PyTorch's schemas.
  */
 #include "eager/schema/schema_internal.h"
 #include "eager/schema/schema.h"

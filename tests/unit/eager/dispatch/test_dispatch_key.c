@@ -1,6 +1,6 @@
 /*
  * eager/dispatch/key.c and key_parse.c: names, kinds, positions in a table, and what is refused with which message.
- * tests/python/test_dispatch_keys.py compares numbers and sets with PyTorch's.
+ * tests/python/dispatch/test_dispatch_keys.py compares numbers and sets with PyTorch's.
  */
 #include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/keys.h"

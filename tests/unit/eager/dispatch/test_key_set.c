@@ -1,6 +1,6 @@
 /*
  * eager/dispatch/key.c and thread.c: sets of dispatch keys at their edges, their text, the inline forms that
- * calls use, and this thread's sets. tests/python/test_dispatch_keys.py compares random sets with PyTorch's.
+ * calls use, and this thread's sets. tests/python/dispatch/test_dispatch_keys.py compares random sets with PyTorch's.
  */
 #include "eager/dispatch/dispatch_internal.h"
 #include "eager/dispatch/keys.h"

@@ -1,6 +1,6 @@
 /*
- * Attention and the LSTM layer of the shim: exact small cases and refusals. tests/python/test_shim_attention.py and
- * test_shim_lstm.py compare with PyTorch.
+ * Attention and the LSTM layer of the shim: exact small cases and refusals. tests/python/shim/test_shim_attention.py
+ * and test_shim_lstm.py compare with PyTorch.
  */
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /*
- * Convolutions of the shim compared with plain loops, and refused operands. tests/python/test_shim_blas.py compares all
- * shapes, dtypes and memory formats with PyTorch.
+ * Convolutions of the shim compared with plain loops, and refused operands. tests/python/shim/test_shim_blas.py
+ * compares all shapes, dtypes and memory formats with PyTorch.
  */
 #include "runtime/shim/operators.h"
 #include "tests/unit/fixtures/shim_fixture.h"

@@ -1,5 +1,5 @@
 /*
- * Operators called by name, with results computed by hand, and related functions; tests/python/test_shim_named.py
+ * Operators called by name, with results computed by hand, and related functions; tests/python/shim/test_shim_named.py
  * compares with PyTorch.
  */
 #include <math.h>

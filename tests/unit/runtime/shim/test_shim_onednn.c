@@ -1,7 +1,7 @@
 /*
  * Convolutions that are large enough for oneDNN: more shapes than the cache of primitives has, from several threads
  * concurrently and in the child of a fork. Results are compared with plain loops, with or without oneDNN on the
- * machine. tests/python/test_shim_blas.py compares all kinds of convolutions with PyTorch.
+ * machine. tests/python/shim/test_shim_blas.py compares all kinds of convolutions with PyTorch.
  */
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * Pooling of the shim on small tensors with obvious results, and refused operands. tests/python/test_shim_blas.py
+ * Pooling of the shim on small tensors with obvious results, and refused operands. tests/python/shim/test_shim_blas.py
  * compares all kinds, dtypes and memory formats with PyTorch.
  */
 #include <math.h>
