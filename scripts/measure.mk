@@ -54,4 +54,4 @@ inductor-builds: all
 
 ## year  a simulated year of a cache of 100,000 keys, compared with plain LRU and Belady's rule (minutes)
 year: all tests
-	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/test_year.sh
+	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/gc/test_year.sh

@@ -84,7 +84,7 @@ all() {
         try "unit/$test" "$BUILD/tests/unit/$test"
     done
     if [ -x "$nvcc" ]; then
-        bash tests/cli/test_cuda_library.sh 2>/dev/null
+        bash tests/cli/aoticache/test_cuda_library.sh 2>/dev/null
     else
         echo 'skip - device code made by nvcc: there is no nvcc (PATH, CUDA_HOME, /usr/local/cuda)'
     fi

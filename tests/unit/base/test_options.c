@@ -1,6 +1,7 @@
 /*
  * Unit tests of base/options.c, and of every public function that takes a struct that begins with its size: all of them
- * follow the rule of base/base.h. tests/cli/test_options.sh compares the two lists here with the public headers.
+ * follow the rule of base/base.h. tests/cli/building/test_options.sh compares the two lists here with the public
+ * headers.
  */
 #include "aoticache.h"
 #include "aoticache/admin.h"

@@ -1,4 +1,4 @@
-/* cache/remote: settings, records, lists and frames; servers are in tests/cli/test_remotes.sh and tests/cli/test_fleet.sh. */
+/* cache/remote: settings, records, lists and frames; servers are in test_remotes.sh and test_fleet.sh of tests/cli/remotes/. */
 #include "tests/unit/fixtures/cache_fixture.h"
 
 #include "cache/remote/remote_internal.h"

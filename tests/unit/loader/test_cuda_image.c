@@ -1,6 +1,6 @@
 /*
  * The images of device code that are read from libraries, .cubin and .fatbin files, and that no damaged file does harm.
- * Files are made here byte by byte; tests/cli/test_cuda_library.sh uses those of a real compiler.
+ * Files are made here byte by byte; tests/cli/aoticache/test_cuda_library.sh uses those of a real compiler.
  */
 #include "tests/unit/fixtures/cuda_fixture.h"
 

@@ -2,7 +2,7 @@
 # Kinds of output: a pipe without a reader, a full device, a terminal of 80 columns, a window; and messages as JSON.
 . tests/cli/lib.sh
 
-tool() { python3 tests/cli/output_of_tools.py "$@"; }
+tool() { python3 tests/cli/aoticache/output_of_tools.py "$@"; }
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 aoticache run aten::add.Tensor --input float32:2x3 --input float32:2x3 --scalar alpha=2 --hook c --quiet >/dev/null
 key=$(aoticache ls aten::abs --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["entries"][0]["key"][:12])')
@@ -65,7 +65,7 @@ prints_not 'who made it is left out' 'PRODUCER'
 run tool terminal 200 aoticache ls
 prints 'all is there where there is room' 'KEY +KERNEL +SIZE +AGE +USED +USES +PRODUCER +CPU'
 prints 'in full' 'aten::add.Tensor\(float32\[2, 3\], float32\[2, 3\], alpha=2\) on cpu'
-run env COLUMNS=60 python3 tests/cli/output_of_tools.py terminal 200 aoticache ls
+run env COLUMNS=60 python3 tests/cli/aoticache/output_of_tools.py terminal 200 aoticache ls
 is 'COLUMNS wins over the terminal' 0 "$(awk 'length($0) > 60' "$out" | wc -l)"
 run env COLUMNS=60 aoticache ls
 prints 'into a pipe goes everything' 'alpha=2\) on cpu .* PRODUCER|alpha=2\) on cpu .* cc '

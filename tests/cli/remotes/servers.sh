@@ -82,7 +82,7 @@ start_s3() {
 
 # start_storing MODE: starts a web server of the tests that honours conditions, or one for Bazel; sets $storing_url
 start_storing() {
-    "$interpreter" tests/cli/storing_server.py "$1" >"$work/storing-$1.port" 2>"$work/storing-$1.log" &
+    "$interpreter" tests/cli/remotes/storing_server.py "$1" >"$work/storing-$1.port" 2>"$work/storing-$1.log" &
     servers+=($!)
     until_it test -s "$work/storing-$1.port" || return 1
     storing_url=http://127.0.0.1:$(cat "$work/storing-$1.port")
@@ -92,7 +92,7 @@ start_storing() {
 start_liar() {
     mkdir -p "$work/liar"
     : >"$work/mood"
-    "$interpreter" tests/cli/hostile_server.py "$work/liar" "$work/mood" >"$work/liar.port" 2>"$work/liar.log" &
+    "$interpreter" tests/cli/remotes/hostile_server.py "$work/liar" "$work/mood" >"$work/liar.port" 2>"$work/liar.log" &
     servers+=($!)
     until_it test -s "$work/liar.port" || return 1
     liar_url=http://127.0.0.1:$(cat "$work/liar.port")

@@ -7,7 +7,7 @@ install_for_examples 'programs of the documents'
 
 # Every block of C that has a main() is a program: PAGE.NUMBER.c.
 mkdir "$work/programs"
-for page in README.md docs/*.md docs/tutorials/*.md; do
+for page in README.md docs/*.md docs/*/*.md; do
     awk -v to="$work/programs/$(basename "$page" .md)" '
         /^```c$/ { on = 1; text = ""; next }
         /^```/ { if (on && text ~ /\nint main\(/) print text >(to "." ++count ".c"); on = 0 }

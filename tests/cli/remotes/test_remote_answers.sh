@@ -3,7 +3,7 @@
 # redis_answers.c). If writes stop, reads do not; an error about one object does not stop requests for others; a program
 # always gets its kernel.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 export AOTICACHE_KEYS=$work/keys
 rules=$work/rules log=$work/log resets=0
@@ -17,7 +17,7 @@ asked() { grep -cE "$1" "$log"; } # PATTERN: prints the number of matching reque
 start() {
     : >"$rules"
     : >"$log"
-    "$interpreter" tests/cli/answering_server.py "$1" "$rules" "$log" >"$work/$1.port" 2>"$work/$1.log" &
+    "$interpreter" tests/cli/remotes/answering_server.py "$1" "$rules" "$log" >"$work/$1.port" 2>"$work/$1.log" &
     servers+=($!)
     until_it test -s "$work/$1.port" || { not_ok 'set-up' "$(cat "$work/$1.log")" && finish; }
     url=$1://127.0.0.1:$(cat "$work/$1.port")

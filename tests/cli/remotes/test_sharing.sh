@@ -2,7 +2,7 @@
 # The first kernels that two machines share through a remote: the messages until there is a key and trust, and that the
 # tutorial's three commands set both up.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 start_redis || { skip 'sharing' 'there is no redis-server' && finish; }
 redis_url=unix:$redis_socket

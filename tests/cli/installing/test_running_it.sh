@@ -11,7 +11,7 @@ aoticache run aten::add.Tensor --input float32:2 --input float32:2 --hook c --qu
 
 for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
-    run python3 tests/cli/complete_in_shell.py $shell $'aoticache unp\t' $'aoticache ls --so\t' $'aoticache-gc --max-a\t' \
+    run python3 tests/cli/installing/complete_in_shell.py $shell $'aoticache unp\t' $'aoticache ls --so\t' $'aoticache-gc --max-a\t' \
         $'aoticache show \t\t\t' $'aoticache ls aten::ab\t' $'aoticache du --by \t\t' $'aoticache-gc --policy=co\t' \
         $'aoticache config max_s\t' $'aoticache ls -s si\t' $'aoticache help troub\t'
     prints "$shell completes commands" '^line:aoticache unpin ?$'
@@ -172,7 +172,7 @@ if command -v promtool >/dev/null; then
         promtool check metrics <"$work/$file.prom" >"$out" 2>&1
         is "promtool finds nothing wrong with what aoticache-$file writes" '0:' "$?:$(cat "$out")"
     done
-    cp scripts/service/aoticache-rules.yml tests/cli/prometheus_rules.yml "$work"
+    cp scripts/service/aoticache-rules.yml tests/cli/installing/prometheus_rules.yml "$work"
     try 'promtool reads the alerts' 0 promtool check rules "$work/aoticache-rules.yml"
     try 'each is raised by what it is for' 0 promtool test rules "$work/prometheus_rules.yml"
 else

@@ -2,7 +2,7 @@
 # Real servers as operators have them: Redis with an access list, without memory, as a replica, with a secret that changes;
 # nginx with limits and error pages; a WebDAV server; a name server that does not answer; programs that end while they send.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 export AOTICACHE_KEYS=$work/keys AOTICACHE_REMOTE=
 printf 'aten::abs(float32[%s]) on cpu\n' 4 5 >"$work/there"

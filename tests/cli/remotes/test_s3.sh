@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # S3 with verified signatures: kernels are sent and fetched, also leases, and a wrong secret is refused.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 venv_python=${VENV:-$BUILD/venv}/bin/python
-run "$venv_python" tests/cli/s3_server.py --check
+run "$venv_python" tests/cli/remotes/s3_server.py --check
 case $status in
 0) ok "the server takes botocore's signatures, and no changed ones" ;;
 77 | 127) skip "the server is checked by botocore" "there is no botocore (pip install botocore)" ;;
 *) not_ok "the server takes botocore's signatures, and no changed ones" "$(tail -n 3 "$err")" ;;
 esac
 
-"$interpreter" tests/cli/s3_server.py access-key its/secret+key eu-west-1 >"$work/port" 2>"$work/refused" &
+"$interpreter" tests/cli/remotes/s3_server.py access-key its/secret+key eu-west-1 >"$work/port" 2>"$work/refused" &
 servers+=($!)
 until_it test -s "$work/port" || { not_ok 'set-up' "$(cat "$work/refused")" && finish; }
 export AOTICACHE_REMOTE="s3://kernels/team?region=eu-west-1&endpoint=http://127.0.0.1:$(cat "$work/port") unsigned=allow timeout=20s"

@@ -2,7 +2,7 @@
 # A disk that is completely full, and one that is mounted read-only: programs continue, tools report what is wrong, nothing
 # is lost. Runs on a small tmpfs, in its own mount namespace, which ends with the script.
 DISK_TEST='a full disk' DISK_SIZE=40m
-. tests/cli/small_disk.sh
+. tests/cli/disks/small_disk.sh
 free_bytes() { echo $(($(stat -f -c '%a * %S' "$disk"))); }
 fill() { # until nothing is left, twice, as files that programs have open are freed
     cat /dev/zero >>"$disk/fill" 2>/dev/null

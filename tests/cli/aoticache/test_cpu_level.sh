@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The setting `cpu`: a builder with a better CPU compiles for the level that all machines have. (tests/unit/eager/hook/test_cpu_level.c
-# tests that a lesser machine finds the entry.)
+# The setting `cpu`: a builder with a better CPU compiles for the level that all machines have.
+# (tests/unit/eager/hook/test_cpu_level.c tests that a lesser machine finds the entry.)
 . tests/cli/lib.sh
 
 level=x86-64-v3

@@ -10,7 +10,7 @@ done
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 try 'a young cache has a page' 0 aoticache-stat --html "$work/young.html"
 prints_nothing 'nothing is printed'
-python3 tests/cli/statistics_history.py "$AOTICACHE_DIR/index.sqlite3" || not_ok 'set-up' 'no history'
+python3 tests/cli/stat/statistics_history.py "$AOTICACHE_DIR/index.sqlite3" || not_ok 'set-up' 'no history'
 # Names that would end the script element, or run something.
 python3 - "$AOTICACHE_DIR/index.sqlite3" <<'PYTHON' || not_ok 'set-up' 'no hostile names'
 import sqlite3, sys
@@ -81,11 +81,11 @@ pasts=()
 for past in '300 3 -' '3600 30 -' '3600 720 -' '86400 3 60d' '86400 400 395d'; do
     read -r step slots since <<<"$past"
     pasts+=("$work/$slots-of-$step.html")
-    python3 tests/cli/statistics_history.py "$AOTICACHE_DIR/index.sqlite3" "$step" "$slots" || not_ok 'set-up' 'no history'
+    python3 tests/cli/stat/statistics_history.py "$AOTICACHE_DIR/index.sqlite3" "$step" "$slots" || not_ok 'set-up' 'no history'
     if [ "$since" = - ]; then set --; else set -- --since "$since"; fi
     try "a page of $slots slots of $step s" 0 aoticache-stat --html "${pasts[-1]}" "$@"
 done
-run python3 tests/cli/report_in_browser.py "$browser" "$work" "$work/shown.html" "$work/young.html" "${pasts[@]}"
+run python3 tests/cli/stat/report_in_browser.py "$browser" "$work" "$work/shown.html" "$work/young.html" "${pasts[@]}"
 cat "$out"
 if [ "$status" = 0 ]; then ok 'in a browser it is as it should be'; else not_ok 'in a browser it is as it should be' 'above'; fi
 finish

@@ -2,7 +2,7 @@
 # One compile per fleet: machines (separate cache directories) with one Redis server. A miss fetches, one machine
 # compiles while the others wait, and a server that is down, or that lies, costs a compile and nothing else.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 [ -e "$BUILD/lib/libaoticache_remote_redis.so" ] || { skip 'a fleet' 'the module for Redis is not built: no libhiredis-dev'; finish; }
 example docs/remotes.md redis >"$work/redis.conf"

@@ -2,7 +2,7 @@
 # aoticache push and pull: kernels are sent to real servers (Redis, nginx) and fetched from them, and nothing is accepted
 # from a server that lies. The configurations are those of docs/remotes.md (docs/remotes.md redis, docs/remotes.md nginx).
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 at() { env AOTICACHE_DIR="$work/$1" aoticache "${@:2}"; } # CACHE ARGUMENT...
 tree() { (cd "$work/$1/objects" && find . -type f | LC_ALL=C sort); }

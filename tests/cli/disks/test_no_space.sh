@@ -3,7 +3,7 @@
 # still found, listed and verified, even if the last changes are only in the WAL. Runs on a small tmpfs, in its own mount
 # namespace, which ends with the script.
 DISK_TEST='no space' DISK_SIZE=8m
-. tests/cli/small_disk.sh
+. tests/cli/disks/small_disk.sh
 fill() { # until nothing is left
     cat /dev/zero >>"$disk/fill" 2>/dev/null
     [ "$(stat -f -c %a "$disk")" = 0 ] || not_ok 'set-up' "$(stat -f -c %a "$disk") blocks are free"

@@ -4,7 +4,7 @@
 # kubelet gives it. No mount is visible outside the containers.
 # Not a quick test: it is a trial of containers.
 . tests/cli/lib.sh
-. tests/cli/servers.sh
+. tests/cli/remotes/servers.sh
 
 lacks() { skip 'pods' "$1" && finish; }
 [ "$(id -u)" = 0 ] || lacks 'only root can run as several users'
