@@ -1,6 +1,6 @@
 /*
- * cache/hashed_files: avoids hashing large files again that have not changed since. docs/store.md, "What was hashed before",
- * says when that is trusted.
+ * cache/hashed_files: avoids hashing large files again that have not changed since. docs/formats/store.md, "What was
+ * hashed before", says when that is trusted.
  *
  * Private to cache/.
  */

@@ -23,28 +23,28 @@ bench-models-eager: all
 bench-models: all $(BUILD)/tests/bench/open_model
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py
 
-## operators  run the 702 operators of PyTorch's test database on the shim, docs/operators.md (an hour)
+## operators  run the 702 operators of PyTorch's test database on the shim, docs/results/operators.md (an hour)
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/operator_table.py
 
-## models  time thirty models without PyTorch, compared with PyTorch and ONNX Runtime, docs/models.md (half an hour)
+## models  time thirty models without PyTorch, compared with PyTorch and ONNX Runtime, docs/results/models.md (half an hour)
 # PYTHONPATH may name directories with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
 # MODELS="'ResNet-18' ViT", or options of the script: --resume, --write.
 MODELS ?=
 models: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/model_times.py $(MODELS)
 
-## model-results  whether thirty models run in float32, bfloat16 and with a free batch, docs/models.md (half an hour)
+## model-results  whether thirty models run in float32, bfloat16 and with a free batch, docs/results/models.md (half an hour)
 model-results: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --bfloat16 --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --free-batch --write
 
-## torch-operators  which operators the PyTorch binding serves, and why not the others, docs/torch-operators.md
+## torch-operators  which operators the PyTorch binding serves, and why not the others, docs/results/torch-operators.md
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/torch_operator_table.py
 
-## torch-checks  compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md (most of an hour)
+## torch-checks  compiled kernels against PyTorch at the edges of operators, docs/results/torch-checks.md (most of an hour)
 torch-checks: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/torch_checks.py table
 

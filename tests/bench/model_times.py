@@ -1,16 +1,16 @@
 """Measures thirty models at sizes where the mathematics counts: our runtime without PyTorch, aoti_load_package and ONNX Runtime.
 
-`make models` runs it. It writes tests/bench/model_times.json, the first part of docs/models.md from that file, BUILD/models.json
-and docs/images/models.svg. Each model (tests/python/models/large_models.py) is compiled by PyTorch to a package and to a frozen package,
-and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh processes give
-the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per figure, as the
-other benchmarks do.
+`make models` runs it. It writes tests/bench/model_times.json, the first part of docs/results/models.md from that file,
+BUILD/models.json and docs/images/models.svg. Each model (tests/python/models/large_models.py) is compiled by PyTorch to a package and to a frozen
+package, and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh
+processes give the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per
+figure, as the other benchmarks do.
 
     model_times.py [--resume] [--write] [--render] [--turns 7] [MODEL...]
 
 MODEL...   measure only these, and write no document unless --write is given
 --resume   skip models that BUILD/models has a result for; otherwise all are measured
---render   only write docs/models.md from the recorded figures
+--render   only write docs/results/models.md from the recorded figures
 Compiled files are kept below BUILD/models and used again as long as the models and PyTorch's version stay the same.
 transformers, torchvision, onnx, onnxscript and onnxruntime are used if PYTHONPATH has them; missing ones are reported.
 Environment: BUILD, the build directory.
@@ -490,8 +490,8 @@ Thirty models (tests/python/models/large_models.py: float32, random weights from
 
 All three are called from Python with NumPy arrays. Their processes run alternately, %(turns)s times %(seconds)g s each, and the median
 counts. Machine: %(machine)s; load average %(before)s before and %(after)s after. Ours uses OpenBLAS and
-oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what happens without them). PyTorch and ONNX Runtime contain their
-own libraries.
+oneDNN %(onednn)s of the machine ([packages.md](../packages.md) says what happens without them). PyTorch and ONNX Runtime
+contain their own libraries.
 
 Each model is compiled to a default package and to a *frozen* one (Inductor's `freezing`, which lays out the weights for oneDNN).
 All ratios are our time divided by theirs, with the faster package of each side. Below 1, ours is faster.
@@ -501,7 +501,7 @@ All ratios are our time divided by theirs, with the faster package of each side.
 %(choice)s
 Default packages keep the weights in plain order, so that they can be replaced, and take less memory.
 
-![Times of runs relative to PyTorch's and to ONNX Runtime's](images/models.svg)
+![Times of runs relative to PyTorch's and to ONNX Runtime's](../images/models.svg)
 
 ## Runs
 
@@ -558,8 +558,8 @@ def load_average():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--resume", action="store_true", help="skip models that have a result")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md even if only some MODELs are measured")
-    parser.add_argument("--render", action="store_true", help="only write docs/models.md from the recorded figures")
+    parser.add_argument("--write", action="store_true", help="write docs/results/models.md even if only some MODELs are measured")
+    parser.add_argument("--render", action="store_true", help="only write docs/results/models.md from the recorded figures")
     parser.add_argument("--turns", type=int, default=7, help="of each process (default: 7)")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="MODEL")

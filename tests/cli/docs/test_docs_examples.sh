@@ -75,7 +75,7 @@ prints 'what has the tag goes there' '^copied 1 entry'
 
 # ---- pieces of C ----
 
-example docs/holder.md holder >"$work/piece.h"
+example docs/internals/holder.md holder >"$work/piece.h"
 cat >"$work/holder.c" <<'C'
 #include <aoticache.h>
 #include <stdio.h>
@@ -120,7 +120,7 @@ C
 compile_example "$work/holder.c" "$work/holder"
 read -ra flags < <(pkg-config --cflags aoticache)
 try 'and in C++' 0 g++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only "${flags[@]}" "$work/holder.c"
-try 'docs/holder.md: the piece in a program' 0 "$work/holder"
+try 'docs/internals/holder.md: the piece in a program' 0 "$work/holder"
 prints 'the framework answers first' '^the framework has been asked$'
 prints 'then the kernel' '^2 4 6$'
 

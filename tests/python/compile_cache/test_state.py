@@ -1,5 +1,5 @@
-"""Tests the census of state (docs/key.md, *State*): everything that PyTorch lets a program set is in the table, and changing a
-state that is in the keys of torch.compile's records according to its row changes them."""
+"""Tests the census of state (docs/formats/key.md, *State*): everything that PyTorch lets a program set is in the table, and
+changing a state that is in the keys of torch.compile's records according to its row changes them."""
 import fnmatch
 import importlib
 import json
@@ -30,7 +30,7 @@ COMPILER = ("_inductor", "_functorch", "_dynamo", "_higher_order_ops", "_subclas
 
 def rows():
     """Returns the cells of the table: what it is about, and what each surface does with it."""
-    with open(os.path.join(TOP, "docs", "key.md")) as file:
+    with open(os.path.join(TOP, "docs", "formats", "key.md")) as file:
         text = file.read().partition("## State")[2]
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]

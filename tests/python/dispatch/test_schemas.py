@@ -1,8 +1,8 @@
 """Compares eager/schema/schema.h with PyTorch's own parser of schemas.
 
 Tests all schemas that PyTorch has registered, forms that it normalises, and some thousands of damaged ones: schemas that PyTorch
-accepts are accepted and printed the same; schemas that it refuses are refused at a column of the text. docs/schemas.md lists the
-intended differences; DIFFERENCES below has the same as patterns. Environment: BUILD, the build directory.
+accepts are accepted and printed the same; schemas that it refuses are refused at a column of the text. docs/formats/schemas.md
+lists the intended differences; DIFFERENCES below has the same as patterns. Environment: BUILD, the build directory.
 """
 import ctypes
 import os
@@ -380,7 +380,7 @@ def mutate(text, choose):
 
 
 def is_meant_to_differ(text, theirs):
-    """Returns whether docs/schemas.md, "Differences", lists this difference."""
+    """Returns whether docs/formats/schemas.md, "Differences", lists this difference."""
     if theirs is None:
         return re.search(r"__torch__\s*\.", text) is not None       # classes that no one has registered
     return (re.search(r"\[\s*\d{5,}", text)                         # long lists: lengths beyond 32 bits, many repetitions

@@ -1,4 +1,5 @@
-"""Finds out whether real models run in a process without PyTorch, with PyTorch's results: writes the last part of docs/models.md.
+"""Finds out whether real models run in a process without PyTorch, with PyTorch's results: writes the last part of
+docs/results/models.md.
 
 `make model-results` runs it. Each model (real_models.py), small and with random weights from a fixed seed, is compiled by
 torch._inductor.aoti_compile_and_package. `aoticache run-package` runs the package in a process without PyTorch, and the result
@@ -9,8 +10,8 @@ tests/bench/model_times.py measures them at larger sizes.
 
 usage: models.py [--bfloat16] [--free-batch] [--write] [MODEL...]
 Reports for each of thirty models whether it runs: in float32 or in bfloat16, with the batch that it was exported with or with
-other batches. --write records the results in tests/python/models/model_results.json and writes the last part of docs/models.md from
-that file. Results of models that this run did not try stay as they are.
+other batches. --write records the results in tests/python/models/model_results.json and writes the last part of
+docs/results/models.md from that file. Results of models that this run did not try stay as they are.
 Environment: BUILD, the build directory.
 """
 import argparse
@@ -29,7 +30,7 @@ from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests impor
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLE = os.path.join(HERE, "..", "..", "..", "docs", "models.md")
+TABLE = os.path.join(HERE, "..", "..", "..", "docs", "results", "models.md")
 RESULTS = os.path.join(HERE, "model_results.json")
 NOT_TRIED = "not tried"
 # Sums in another order differ by this much after some layers, relative to the largest element of an output.
@@ -334,7 +335,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bfloat16", action="store_true", help="weights and inputs in bfloat16")
     parser.add_argument("--free-batch", action="store_true", help="export with a free batch, run with three batches")
-    parser.add_argument("--write", action="store_true", help="record the results and write docs/models.md")
+    parser.add_argument("--write", action="store_true", help="record the results and write docs/results/models.md")
     parser.add_argument("names", nargs="*", metavar="MODEL")
     words = parser.parse_args()
     unknown = [name for name in words.names if name not in MODELS]

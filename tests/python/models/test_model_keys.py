@@ -117,7 +117,7 @@ print("key", _graph.digest(texts[0]), "done")
 
 
 def test_real_models_have_one_key_in_every_process():
-    """Exports some of docs/models.md if their packages are installed: PYTHONPATH may have transformers and
+    """Exports some of docs/results/models.md if their packages are installed: PYTHONPATH may have transformers and
     torchvision."""
     text = """
 import sys

@@ -1,5 +1,5 @@
 """Tests that small models run without PyTorch and give PyTorch's results: eight of the thirty of real_models.py, and three that
-need only PyTorch. docs/models.md is made from the recorded results.
+need only PyTorch. docs/results/models.md is made from the recorded results.
 
 Four models come from transformers. If it is not installed, they are skipped. All models are in one package, since compiling one
 takes PyTorch nearly as long as compiling four. The package is compiled as it is and frozen, and run with and without the
@@ -26,7 +26,7 @@ def test_document():
     sys.path.append(os.path.join(models.HERE, "..", "..", "bench"))
     import model_times
     with open(models.TABLE) as file:
-        assert file.read() == model_times.whole_document(), "docs/models.md is not what the recorded figures make: model_times.py --render"
+        assert file.read() == model_times.whole_document(), "docs/results/models.md is not what the recorded figures make: model_times.py --render"
 
 
 class Together(torch.nn.Module):

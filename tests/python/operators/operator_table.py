@@ -1,4 +1,4 @@
-"""Finds out which operators of PyTorch's operator database run in a process without PyTorch, and writes docs/operators.md.
+"""Finds out which operators of PyTorch's operator database run in a process without PyTorch, and writes docs/results/operators.md.
 
 `make operators` runs it over the whole database. AOTInductor compiles the first CPU sample of each operator that exports
 (float32 if the operator takes it) as a package. tests/helpers/run_library runs the package on libaoticache_torchshim.so, and
@@ -38,7 +38,7 @@ import own_build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "operator_results.json")
-TABLE = os.path.join(HERE, "..", "..", "..", "docs", "operators.md")
+TABLE = os.path.join(HERE, "..", "..", "..", "docs", "results", "operators.md")
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 LIBRARIES = os.path.join(BUILD, "operators")
 HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")

@@ -1,4 +1,4 @@
-"""Repeats a small part of operator_table.py: docs/operators.md is made from the recorded results, the recorded results have
+"""Repeats a small part of operator_table.py: docs/results/operators.md is made from the recorded results, the recorded results have
 the numbers that the project promises, and a few operators give the recorded results. Environment: BUILD, the build directory.
 """
 import json
@@ -20,7 +20,7 @@ def results():
 @pytest.mark.quick
 def test_document(results):
     with open(table.TABLE) as file:
-        assert file.read() == table.render(results), "docs/operators.md is not made from operator_results.json: operator_table.py --render"
+        assert file.read() == table.render(results), "docs/results/operators.md is not made from operator_results.json: operator_table.py --render"
 
 
 @pytest.mark.quick

@@ -1,7 +1,7 @@
 """Tests PyTorch's results at the edges of its operators, with compiled kernels: calls that once ended the process or returned a
 result although PyTorch raises an exception, a few operators of the database drawn by a seed (make torch-checks: all of them),
 calls that PyTorch refuses, and tensors that are more than numbers in memory: autocast, nested tensors, subclasses, complex and
-small floats. docs/torch-checks.md is made from the recorded results.
+small floats. docs/results/torch-checks.md is made from the recorded results.
 
 Environment: BUILD; SEED, COUNT: which operators of the database, and how many; CACHE, JOBS.
 """
@@ -24,7 +24,7 @@ HERE = os.path.abspath(__file__)
 def test_document():
     with open(torch_checks.TABLE) as file:
         assert file.read() == torch_checks.render(torch_checks.read_record()), (
-            "docs/torch-checks.md is not made from torch_checks.json: torch_checks.py render")
+            "docs/results/torch-checks.md is not made from torch_checks.json: torch_checks.py render")
 
 
 def test_known_faults_and_samples_of_the_database():

@@ -1,8 +1,8 @@
 """Compares PyTorch's operators at their edges, with compiled kernels and with PyTorch alone.
 
     torch_checks.py table [OUTPUT]       every operator of a preset; records the results in torch_checks.json and writes
-                                         docs/torch-checks.md (make torch-checks). OUTPUT: writes only this document
-    torch_checks.py render               writes docs/torch-checks.md from torch_checks.json
+                                         docs/results/torch-checks.md (make torch-checks). OUTPUT: writes only this document
+    torch_checks.py render               writes docs/results/torch-checks.md from torch_checks.json
     torch_checks.py sample SEED COUNT    that many operators, and the cases of `known`
     torch_checks.py child NAMES          one batch (names, separated by commas); a line of JSON for each case
 
@@ -34,7 +34,7 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
-TABLE = os.path.join(HERE, "..", "..", "..", "docs", "torch-checks.md")
+TABLE = os.path.join(HERE, "..", "..", "..", "docs", "results", "torch-checks.md")
 RECORD = os.path.join(HERE, "torch_checks.json")
 JOBS = int(os.environ.get("JOBS", "2"))
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
@@ -485,7 +485,7 @@ def groups_of(entries):
     def noted(note):
         return [f"`{name}`" for name, one in entries.items() if note in one["notes"] and name != "known"]
 
-    yield ("The data of indices and divisors, or their dtype, is checked before a compiled kernel runs ([pytorch.md](pytorch.md)):",
+    yield ("The data of indices and divisors, or their dtype, is checked before a compiled kernel runs ([pytorch.md](../pytorch.md)):",
            noted("checked"))
     yield "Patterns and presets leave these out, and `aoticache.explain()` says why:", noted("left out")
     yield "No compiled kernel serves these:", [f"`{name}`" for name, one in entries.items() if one["served"] == 0]

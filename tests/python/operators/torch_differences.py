@@ -6,7 +6,7 @@ settings of the process.
                                                 over; continues where the last run ended, and writes the table
                                                 (make long FORMS=python/torch_differences: hours)
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
-    torch_differences.py table                  records the results in torch_checks.json and writes docs/torch-checks.md
+    torch_differences.py table                  records the results in torch_checks.json and writes docs/results/torch-checks.md
     torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
     torch_differences.py show NAME:DTYPE        describes the differences
 

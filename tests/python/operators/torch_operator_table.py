@@ -1,8 +1,9 @@
-"""Finds out which operators of PyTorch the binding serves on the CPU, and why not the others: writes docs/torch-operators.md.
+"""Finds out which operators of PyTorch the binding serves on the CPU, and why not the others: writes
+docs/results/torch-operators.md.
 
 `make torch-operators` runs it. aoticache.explain() gives the verdicts, which are the same on every machine with the same
-PyTorch. The document has the counts. tests/python/operators/torch_operator_table.json has the overloads. This is not a test. With --check it
-writes nothing and fails if one of the two files is not up to date.
+PyTorch. The document has the counts. tests/python/operators/torch_operator_table.json has the overloads. This is not a test.
+With --check it writes nothing and fails if one of the two files is not up to date.
 
 Environment: BUILD, the build directory.
 """
@@ -14,7 +15,7 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLE = os.path.join(HERE, "..", "..", "..", "docs", "torch-operators.md")
+TABLE = os.path.join(HERE, "..", "..", "..", "docs", "results", "torch-operators.md")
 OVERLOADS = os.path.join(HERE, "torch_operator_table.json")
 os.environ.setdefault("AOTICACHE_HOME", os.path.abspath(os.environ.get("BUILD", "build")))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "eager", "torch"))
@@ -105,7 +106,7 @@ def main(*words):
     texts = {TABLE: render(collected), OVERLOADS: json.dumps(collected, indent=1, sort_keys=True) + "\n"}
     if "--check" in words:
         same = all(read(path) == text for path, text in texts.items())
-        print("docs/torch-operators.md is " + ("up to date" if same else "not up to date: make torch-operators"))
+        print("docs/results/torch-operators.md is " + ("up to date" if same else "not up to date: make torch-operators"))
         return 0 if same else 1
     for path, text in texts.items():
         with open(path, "w") as file:

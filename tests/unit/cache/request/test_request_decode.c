@@ -160,7 +160,7 @@ Test(request_decode, mutated_is_refused_or_faithful)
     free(bytes);
 }
 
-/* Offsets of the fields in the encoding of one tensor argument (docs/key.md, the example). */
+/* Offsets of the fields in the encoding of one tensor argument (docs/formats/key.md, the example). */
 enum {
     AT_VERSION = 14,
     AT_DEVICE_INDEX = 33,

@@ -1,6 +1,6 @@
 /*
- * Encodings and keys: compared with the vectors that an independent program wrote from docs/key.md (tests/golden/key),
- * and round trips. Damage is in test_request_decode.c. Run from the root of the repository.
+ * Encodings and keys: compared with the vectors that an independent program wrote from docs/formats/key.md
+ * (tests/golden/key), and round trips. Damage is in test_request_decode.c. Run from the root of the repository.
  */
 #include "base/names.h"
 #include "cache/eager_face.h"

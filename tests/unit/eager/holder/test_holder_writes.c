@@ -77,7 +77,7 @@ Test(holder_writes, schema_says_what_is_written_and_what_is_new)
     end_all();
 }
 
-/* Does as docs/holder.md says: a fallback removes all arguments from the stack, and leaves everything else. */
+/* Does as docs/internals/holder.md says: a fallback removes all arguments from the stack and leaves everything else. */
 static aoticache_status add_in_place(void *user, uint64_t key_set, aoticache_stack *given, aoticache_error *ret_error)
 {
     const aoticache_value *arguments = &given->values[given->count - 3];

@@ -103,7 +103,7 @@ Test(check_explain, view_without_sizes_is_named)
     aoticache_check_free(check);
 }
 
-/* Tests the table of docs/checks.md. */
+/* Tests the table of docs/formats/checks.md. */
 Test(check_explain, example_of_the_manual_is_true)
 {
     static const char text[] = "float32[s0, s1]{contiguous}@cpu, float32[64, s1]{s1, 1}@cpu, float32[64]@cpu; "
