@@ -211,9 +211,9 @@ $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	$(Q)$(OBJCOPY) --wildcard --weaken-symbol='_Z*' --weaken-symbol='__cxa_*' --weaken-symbol='__gxx_*' \
 	    --weaken-symbol='_Unwind_*' $@
 
-$(SHARED): $(LIB_OBJ) scripts/libaoticache.map Makefile
+$(SHARED): $(LIB_OBJ) scripts/link/libaoticache.map Makefile
 	$(call step,LD  ,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache.map \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/link/libaoticache.map \
 	    $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) $(HARDEN_LDFLAGS) -Wl,--as-needed $(LIB_OBJ) $(LIBS) -o $@
 
 $(BUILD)/lib/libaoticache.so: $(SHARED)
@@ -239,10 +239,10 @@ $(call objects,third_party/pocketfft/pocketfft.c): OWN_CFLAGS += -w
 
 # Only the loader loads it. If libtorch is not in the process, the loader makes kernel libraries need it by this soname
 # (loader/loader.h explains why).
-$(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
+$(SHIM): $(SHIM_OBJ) scripts/link/libaoticache_torchshim.map Makefile
 	$(call step,LD  ,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
-	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
+	    -Wl,--version-script=scripts/link/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    $(HARDEN_LDFLAGS) -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # The loader loads it if a library accepts its constants only as a C++ map; nothing else here is C++.
@@ -256,9 +256,9 @@ $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --
 $(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
 $(BUILD)/lib/libaoticache_remote_http.so: $(call objects,$(wildcard cache/remote/modules/http_*.c))
 $(BUILD)/lib/libaoticache_remote_redis.so: $(call objects,$(wildcard cache/remote/modules/redis_*.c) cache/remote/modules/resolve.c cache/remote/modules/tls.c)
-$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
+$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/link/libaoticache_remote.map Makefile
 	$(call step,LD  ,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache_remote.map \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/link/libaoticache_remote.map \
 	    -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@
 
 # Kernel libraries written in C link this: the container and the exported interface. The linker would copy debug information
@@ -311,7 +311,7 @@ $(call objects,base/process/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(pref
     -DAOTICACHE_PKGLIBDIR='"$(pkglibdir)"' \
        -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
 
-$(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
+$(BUILD)/aoticache.pc: scripts/link/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@pkglibdir@|$(pkglibdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
@@ -347,7 +347,7 @@ demo:
 
 ## demo-svg  draw the output of the demo for README.md, docs/images/demo.svg
 demo-svg: all
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/record-demo
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/pictures/record-demo
 
 ## demo-fleet  one compile for four machines, with a Redis server on the loopback
 demo-fleet: all

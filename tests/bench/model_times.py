@@ -613,7 +613,7 @@ def finish(words, loads):
         with open(RECORD, "w") as file:
             file.write(json.dumps(summarize(results, words.turns, loads), indent=1) + "\n")
         write_document()
-        subprocess.run([os.path.join(ROOT, "scripts", "plot-models"), FIGURES,
+        subprocess.run([os.path.join(ROOT, "scripts", "pictures", "plot-models"), FIGURES,
                         os.path.normpath(os.path.join(ROOT, "docs", "images", "models.svg"))], check=True)
 
 

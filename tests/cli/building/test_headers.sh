@@ -73,7 +73,7 @@ try 'no word or pattern that stops a reader' 0 scripts/check-english
 # The library exports what they declare, and nothing else.
 try 'the map of exports, and docs/api.md, are those of the headers' 0 scripts/check-exports
 nm -D --defined-only "$BUILD/lib/libaoticache.so" | sed -n 's/.* \(aoticache_[a-z0-9_]*\)@.*/\1/p' | LC_ALL=C sort >"$work/exported"
-grep -oE 'aoticache_[a-z0-9_]+' scripts/libaoticache.map | LC_ALL=C sort >"$work/listed"
+grep -oE 'aoticache_[a-z0-9_]+' scripts/link/libaoticache.map | LC_ALL=C sort >"$work/listed"
 holds 'the library has each function of the map, and no other' cmp "$work/exported" "$work/listed"
 
 # An author of a binding keeps <aoticache.h> in mind.

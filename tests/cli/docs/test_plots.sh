@@ -20,7 +20,7 @@ cat >"$work/bench.json" <<'JSON'
  {"left_out": "a million entries", "why": "QUICK=1"},
  {"name": "a call", "value": 30, "unit": "ns", "peer": "", "peer_value": 0, "ratio": null, "target": null, "met": null}]
 JSON
-try 'what was measured is drawn' 0 scripts/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots"
+try 'what was measured is drawn' 0 scripts/pictures/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots"
 for name in bench bench-summary; do
     drawn "$work/plots/$name.svg" "$name.svg"
     holds "$name.svg has colours for dark pages" grep -q 'prefers-color-scheme:dark' "$work/plots/$name.svg"
@@ -29,12 +29,12 @@ for name in bench bench-summary; do
 done
 is 'what is called the same has its name' 2 "$(grep -c '>index lookup &lt;raw&gt;<' "$work/plots/bench.svg")"
 cp -r "$work/plots" "$work/plots.first"
-scripts/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots" >/dev/null
+scripts/pictures/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots" >/dev/null
 holds 'twice the same' diff -r "$work/plots" "$work/plots.first"
 echo '[]' >"$work/bench.json"
-try 'where nothing has a peer, nothing is drawn' 0 scripts/plot-bench "$work/bench.json" "$work/none"
+try 'where nothing has a peer, nothing is drawn' 0 scripts/pictures/plot-bench "$work/bench.json" "$work/none"
 says 'and that is said' 'nothing is drawn'
-try 'an option that there is not' 2 scripts/plot-bench --none
+try 'an option that there is not' 2 scripts/pictures/plot-bench --none
 BENCHES=none try 'a benchmark that there is not' 2 scripts/bench
 says 'is named' 'there is no none'
 
@@ -68,33 +68,33 @@ cat >"$work/models.json" <<'JSON'
  {"name": "resident memory of A & B", "value": 3, "unit": "MiB", "peer": "ONNX Runtime", "peer_value": 6, "ratio": 0.5, "target": null, "met": null},
  {"name": "geometric mean of the runs of 1 model, 1 thread", "value": 1.5, "unit": "", "peer": "ONNX Runtime", "peer_value": 1, "ratio": 1.5, "target": 1, "met": false}]
 JSON
-try 'times of models are drawn' 0 scripts/plot-models "$work/models.json" "$work/models.svg"
+try 'times of models are drawn' 0 scripts/pictures/plot-models "$work/models.json" "$work/models.svg"
 drawn "$work/models.svg" 'models.svg'
 holds 'models.svg has a line for the model' grep -q '>A &amp; B<' "$work/models.svg"
 holds 'and one for the geometric mean' grep -q '>geometric mean<' "$work/models.svg"
 is 'models.svg has a mark for each run and mean, and two for the legend' 5 "$(grep -c '<circle' "$work/models.svg")"
 cp "$work/models.svg" "$work/models.first"
-scripts/plot-models "$work/models.json" "$work/models.svg" 2>"$work/err"
+scripts/pictures/plot-models "$work/models.json" "$work/models.svg" 2>"$work/err"
 holds 'twice the same' cmp "$work/models.svg" "$work/models.first"
-try 'where no model was measured, nothing is drawn' 0 scripts/plot-models "$work/bench.json" "$work/none.svg"
+try 'where no model was measured, nothing is drawn' 0 scripts/pictures/plot-models "$work/bench.json" "$work/none.svg"
 says 'and that is said' 'nothing is drawn'
-try 'an option that there is not' 2 scripts/plot-models --none
+try 'an option that there is not' 2 scripts/pictures/plot-models --none
 
 # ---- the demo ----
 
 printf '\033[1m1. A step & its name\033[0m\n\r\033[Kcompiling, 1 s\r\033[K   compiled\n   %s/cache\n   /tmp/tmp.aB3xYz/cache at 2026-01-02 03:04:05 UTC\n%s\n' \
     "$PWD" "$(printf 'x%.0s' {1..130})" >"$work/demo.txt"
-try 'what the demo printed is drawn' 0 scripts/record-demo --from "$work/demo.txt" "$work/demo.svg"
+try 'what the demo printed is drawn' 0 scripts/pictures/record-demo --from "$work/demo.txt" "$work/demo.svg"
 drawn "$work/demo.svg" 'demo.svg'
 holds 'a temporary directory and a date are those of any machine' grep -q '/tmp/demo/cache at YYYY-MM-DD hh:mm:ss<' "$work/demo.svg"
 holds 'what was replaced in place is not there' [ "$(grep -c '>compiling' "$work/demo.svg") $(grep -c '>   compiled<' "$work/demo.svg")" = '0 1' ]
 holds 'a step stands out' grep -q 'class="h".*>1. A step &amp; its name<' "$work/demo.svg"
 holds 'a long line is wrapped' grep -q '>x\{20\}<' "$work/demo.svg"
 cp "$work/demo.svg" "$work/demo.first"
-scripts/record-demo --from "$work/demo.txt" "$work/demo.svg" >/dev/null
+scripts/pictures/record-demo --from "$work/demo.txt" "$work/demo.svg" >/dev/null
 holds 'twice the same' cmp "$work/demo.svg" "$work/demo.first"
 echo 'object /srv/secret/file' >"$work/demo.txt"
-try 'another path of this machine is refused' 1 scripts/record-demo --from "$work/demo.txt" "$work/no.svg"
+try 'another path of this machine is refused' 1 scripts/pictures/record-demo --from "$work/demo.txt" "$work/no.svg"
 says 'and named' '/srv/secret/file'
 holds 'nothing is written' [ ! -e "$work/no.svg" ]
 finish

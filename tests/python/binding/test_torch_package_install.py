@@ -116,7 +116,7 @@ def build_sdist(directory):
     (sdist,) = glob.glob(os.path.join(directory, "aoticache-*.tar.gz"))
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for name in ("pyproject.toml", "PKG-INFO", "Makefile", "eager/torch/build_hook.py", "scripts/libaoticache.map",
+    for name in ("pyproject.toml", "PKG-INFO", "Makefile", "eager/torch/build_hook.py", "scripts/link/libaoticache.map",
                  "eager/torch/aoticache/py.typed", "README.md", "LICENSE"):
         assert name in names, f"{name} is not in the sdist"
     odd = [name for name in names if name.startswith(("build/", ".git/")) or name.endswith((".o", ".so", ".pyc"))]

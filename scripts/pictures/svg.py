@@ -1,7 +1,7 @@
 """Parts that the SVG files of the documents share: text, colours for light and for dark pages. Needs no libraries.
 
-The plots are made by tests/fleet/lines.py and scripts/plot-bench, the demo by scripts/record-demo. The same input gives the
-same bytes.
+The plots are made by tests/fleet/lines.py and scripts/pictures/plot-bench, the demo by scripts/pictures/record-demo. The same
+input gives the same bytes.
 """
 from __future__ import annotations
 
