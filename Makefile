@@ -100,7 +100,7 @@ endif
 
 # ---- sources and objects of each output ----
 
-LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction stats) \
+LIB_DIRS   := base base/text base/files base/process $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package safetensors model schema dispatch torch)
@@ -132,7 +132,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 # Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
 # (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
-START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
+START_SRC  := $(wildcard base/*.c base/files/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
               $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup file_facts) eager/get_runner.c \
               $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
@@ -256,7 +256,8 @@ $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --
 $(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
 $(BUILD)/lib/libaoticache_remote_http.so: $(call objects,$(wildcard cache/remote/modules/http_*.c))
 $(BUILD)/lib/libaoticache_remote_redis.so: $(call objects,$(wildcard cache/remote/modules/redis_*.c) cache/remote/modules/resolve.c cache/remote/modules/tls.c)
-$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/link/libaoticache_remote.map Makefile
+$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o \
+                                        scripts/link/libaoticache_remote.map Makefile
 	$(call step,LD  ,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/link/libaoticache_remote.map \
 	    -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@

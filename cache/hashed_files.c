@@ -21,7 +21,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 #include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/cache_internal.h"

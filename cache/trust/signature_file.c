@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "base/syscalls.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 #include "base/hash_map.h"
 #include "base/names.h"
 #include "cache/cache.h"

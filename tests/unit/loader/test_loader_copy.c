@@ -5,7 +5,7 @@
 #include "tests/unit/fixtures/emulator.h"
 
 #include "base/digest.h"
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 #include "base/names.h"
 #include "loader/loader_internal.h"
 #include "loader/loader.h"

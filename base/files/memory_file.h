@@ -1,6 +1,6 @@
 /*
- * base/memory_file: a file in memory with the bytes of another, hashed while they are copied: a process that can write to
- * the original file cannot change what was hashed.
+ * base/files/memory_file: a file in memory with the bytes of another, hashed while they are copied: a process that can
+ * write to the original file cannot change what was hashed.
  *
  * Private. Creates, fills and seals such files. The callers decide what is copied, and how much.
  */

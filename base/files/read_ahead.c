@@ -1,7 +1,7 @@
 /*
- * base/read_ahead: reads pieces in a thread. The pieces are in a ring buffer that fits in the second-level cache.
+ * base/files/read_ahead: reads pieces in a thread. The pieces are in a ring buffer that fits in the second-level cache.
  */
-#include "base/read_ahead.h"
+#include "base/files/read_ahead.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * base/file_state: decides for which files, and on which file systems, the change times are reliable.
+ * base/files/file_state: decides for which files, and on which file systems, the change times are reliable.
  */
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 
 #include <stddef.h>
 #include <sys/vfs.h>

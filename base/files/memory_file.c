@@ -1,7 +1,7 @@
 /*
- * base/memory_file: creates, fills and seals files in memory. base/digest.c copies while it hashes.
+ * base/files/memory_file: creates, fills and seals files in memory. base/digest.c copies while it hashes.
  */
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 
 #include "base/syscalls.h"
 

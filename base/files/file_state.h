@@ -1,6 +1,6 @@
 /*
- * base/file_state: when a file's inode, size and times prove that its bytes are unchanged. cache/hashed_files.c says why,
- * and when they do not.
+ * base/files/file_state: when a file's inode, size and times prove that its bytes are unchanged. cache/hashed_files.c
+ * says why, and when they do not.
  *
  * Private.
  */

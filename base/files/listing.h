@@ -1,5 +1,5 @@
 /*
- * base/listing: reads the names of a directory one by one.
+ * base/files/listing: reads the names of a directory one by one.
  *
  * Private.
  */

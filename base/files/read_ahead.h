@@ -1,13 +1,13 @@
 /*
- * base/read_ahead: reads pieces of a file, and copies them into memory, in a separate thread while the caller works on
- * earlier pieces. For large files: reading and copying a file takes as long as hashing it.
+ * base/files/read_ahead: reads pieces of a file, and copies them into memory, in a separate thread while the caller
+ * works on earlier pieces. For large files: reading and copying a file takes as long as hashing it.
  *
  * Private.
  */
 #ifndef AOTICACHE_BASE_READ_AHEAD_H
 #define AOTICACHE_BASE_READ_AHEAD_H
 
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 
 #include <sys/types.h>
 
