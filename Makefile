@@ -102,7 +102,7 @@ endif
 
 # ---- sources and objects of each output ----
 
-LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction query_cache stats) \
+LIB_DIRS   := base base/text base/files base/process $(addprefix index/,connection entries eviction query_cache stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder compile model/package model/safetensors model dispatch/schema dispatch torch)
@@ -134,7 +134,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 # Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
 # (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
-START_SRC  := $(wildcard base/*.c index/connection/*.c index/query_cache/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
+START_SRC  := $(wildcard base/*.c base/files/*.c index/connection/*.c index/query_cache/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
               $(addprefix base/,process/home.c process/fork_guard.c text/units.c) index/entries/lookup.c eager/load_artifact.c eager/compile/get_runner.c \
               $(addprefix cache/,cache.c enter.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
@@ -213,9 +213,9 @@ $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	$(Q)$(OBJCOPY) --wildcard --weaken-symbol='_Z*' --weaken-symbol='__cxa_*' --weaken-symbol='__gxx_*' \
 	    --weaken-symbol='_Unwind_*' $@
 
-$(SHARED): $(LIB_OBJ) scripts/libaoticache.map Makefile
+$(SHARED): $(LIB_OBJ) scripts/link/libaoticache.map Makefile
 	$(call step,LD  ,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache.map \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/link/libaoticache.map \
 	    $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) $(HARDEN_LDFLAGS) -Wl,--as-needed $(LIB_OBJ) $(LIBS) -o $@
 
 $(BUILD)/lib/libaoticache.so: $(SHARED)
@@ -242,10 +242,10 @@ $(call objects,third_party/pocketfft/pocketfft.c): OWN_CFLAGS += -w
 
 # Only the loader loads it. If libtorch is not in the process, the loader makes kernel libraries need it by this soname
 # (loader/loader.h explains why).
-$(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
+$(SHIM): $(SHIM_OBJ) scripts/link/libaoticache_torchshim.map Makefile
 	$(call step,LD  ,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
-	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
+	    -Wl,--version-script=scripts/link/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    $(HARDEN_LDFLAGS) -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # The loader loads it if a library accepts its constants only as a C++ map; nothing else here is C++.
@@ -259,9 +259,10 @@ $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --
 $(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
 $(BUILD)/lib/libaoticache_remote_http.so: $(call objects,$(wildcard cache/remote/modules/http_*.c))
 $(BUILD)/lib/libaoticache_remote_redis.so: $(call objects,$(wildcard cache/remote/modules/redis_*.c) cache/remote/modules/resolve.c cache/remote/modules/tls.c)
-$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
+$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o \
+                                        scripts/link/libaoticache_remote.map Makefile
 	$(call step,LD  ,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache_remote.map \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/link/libaoticache_remote.map \
 	    -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@
 
 # Kernel libraries written in C link this: the container and the exported interface. The linker would copy debug information
@@ -314,7 +315,7 @@ $(call objects,base/process/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(pref
     -DAOTICACHE_PKGLIBDIR='"$(pkglibdir)"' \
        -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
 
-$(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
+$(BUILD)/aoticache.pc: scripts/link/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@pkglibdir@|$(pkglibdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
@@ -350,7 +351,7 @@ demo:
 
 ## demo-svg  draw the output of the demo for README.md, docs/images/demo.svg
 demo-svg: all
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/record-demo
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/pictures/record-demo
 
 ## demo-fleet  one compile for four machines, with a Redis server on the loopback
 demo-fleet: all
@@ -391,6 +392,6 @@ help:
 
 include $(filter %.mk,$(MAKEFILES_READ))
 
--include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
+-include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/obj/tests/,* */* */*/*)))
 # Objects of tests are kept, so that a change rebuilds only what it affects.
 .SECONDARY:

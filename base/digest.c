@@ -8,7 +8,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
 #include "base/names.h"
-#include "base/read_ahead.h"
+#include "base/files/read_ahead.h"
 
 #include <errno.h>
 #include <openssl/opensslconf.h>

@@ -8,7 +8,7 @@
 #define AOTICACHE_BASE_DIGEST_H
 
 #include "base/base.h"
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 
 /* XXH3 of 128 bits. It detects damage, but does not stop an attacker who crafts matching bytes. */
 typedef struct aoticache_checksum {

@@ -2,8 +2,8 @@
  * base/options: reads the structs that begin with their own size, by the rule that base.h states for all of them.
  *
  * Every entry point that takes such a struct reads it with these functions before it uses any member, and then uses only the
- * copy. tests/unit/test_options.c names all of these structs and entry points; tests/cli/test_options.sh checks that none is
- * missing.
+ * copy. tests/unit/base/test_options.c names all of these structs and entry points; tests/cli/building/test_options.sh
+ * checks that none is missing.
  */
 #ifndef AOTICACHE_BASE_OPTIONS_H
 #define AOTICACHE_BASE_OPTIONS_H

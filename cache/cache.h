@@ -1,9 +1,9 @@
 /*
  * cache: the content-addressed cache of compiled kernel libraries on this machine.
  *
- * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and (through index/) the index. Looks up
- * entries by key, returns verified descriptors, stores the products of compile hooks, makes every compile happen only once
- * across threads and processes, and removes unused entries. It does not load or run libraries.
+ * Owns the directory (docs/formats/store.md): objects, manifests, leases, quarantine, and (through index/) the index.
+ * Looks up entries by key, returns verified descriptors, stores the products of compile hooks, makes every compile
+ * happen only once across threads and processes, and removes unused entries. It does not load or run libraries.
  *
  * Versions: an index whose tables have another version is refused with UNSUPPORTED, and stays as it is.
  *
@@ -13,9 +13,9 @@
  * key during its compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
- * rename a directory above it (docs/store.md lists what is accepted). A directory that fails these checks is refused with
- * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the
- * directory are never followed, whatever allow_shared is.
+ * rename a directory above it (docs/formats/store.md lists what is accepted). A directory that fails these checks is
+ * refused with AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic
+ * links inside the directory are never followed, whatever allow_shared is.
  *
  * Users include <aoticache.h>.
  */
@@ -68,7 +68,7 @@ typedef struct aoticache_cache_options {
     uint64_t max_bytes;
     uint64_t max_entries; /* the same for the number of entries */
     /* For a program that is about to collect: if the disk is too full to open the cache for writing, opening it releases the
-     * reserve (docs/store.md). Other programs must leave the reserve for that. */
+     * reserve (docs/formats/store.md). Other programs must leave the reserve for that. */
     bool may_use_reserve;
     /* The caller has decided everything. Options left unset above get their defaults, and opening reads no files and no
      * environment, unless directory is NULL. aoticache_config_apply() sets this. */
@@ -81,8 +81,8 @@ typedef struct aoticache_cache_options {
     aoticache_signature_rule signatures;
     /* Servers shared by many machines, in the form of the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
     const char *remote;
-    /* Hash every file at every load: records of files hashed earlier are not trusted, and none are made (docs/store.md,
-     * "What was hashed before"). false: as configured. */
+    /* Hash every file at every load: records of files hashed earlier are not trusted, and none are made
+     * (docs/formats/store.md, "What was hashed before"). false: as configured. */
     bool hash_always;
 } aoticache_cache_options;
 

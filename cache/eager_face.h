@@ -22,7 +22,7 @@ aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aot
 
 /*
  * Computes the SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed since boot, and has
- * not changed since, is not read again (docs/store.md, "What was hashed before").
+ * not changed since, is not read again (docs/formats/store.md, "What was hashed before").
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,

@@ -169,8 +169,8 @@ typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failur
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,
                                                              void *user, aoticache_error *ret_error);
 
-/* Reads the JSON text of an artifact's manifest (docs/store.md); the caller frees *ret_text with free(). NOT_FOUND, CORRUPT,
- * DENIED (it cannot be read). */
+/* Reads the JSON text of an artifact's manifest (docs/formats/store.md); the caller frees *ret_text with free().
+ * NOT_FOUND, CORRUPT, DENIED (it cannot be read). */
 AOTICACHE_API aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
                                                              char **ret_text, aoticache_error *ret_error);
 

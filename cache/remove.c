@@ -13,7 +13,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/names.h"
 #include "cache/entries.h"
 #include "cache/cache_internal.h"

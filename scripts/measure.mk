@@ -23,35 +23,35 @@ bench-models-eager: all
 bench-models: all $(BUILD)/tests/bench/open_model
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py
 
-## operators  run the 702 operators of PyTorch's test database on the shim, docs/operators.md (an hour)
+## operators  run the 702 operators of PyTorch's test database on the shim, docs/results/operators.md (an hour)
 operators: all $(BUILD)/tests/helpers/run_library
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/operator_table.py
 
-## models  time thirty models without PyTorch, compared with PyTorch and ONNX Runtime, docs/models.md (half an hour)
+## models  time thirty models without PyTorch, compared with PyTorch and ONNX Runtime, docs/results/models.md (half an hour)
 # PYTHONPATH may name directories with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
 # MODELS="'ResNet-18' ViT", or options of the script: --resume, --write.
 MODELS ?=
 models: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/model_times.py $(MODELS)
 
-## model-results  whether thirty models run in float32, bfloat16 and with a free batch, docs/models.md (half an hour)
+## model-results  whether thirty models run in float32, bfloat16 and with a free batch, docs/results/models.md (half an hour)
 model-results: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --write
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --bfloat16 --write
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --free-batch --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --bfloat16 --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models/models.py --free-batch --write
 
-## torch-operators  which operators the PyTorch binding serves, and why not the others, docs/torch-operators.md
+## torch-operators  which operators the PyTorch binding serves, and why not the others, docs/results/torch-operators.md
 torch-operators: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/torch_operator_table.py
 
-## torch-checks  compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md (most of an hour)
+## torch-checks  compiled kernels against PyTorch at the edges of operators, docs/results/torch-checks.md (most of an hour)
 torch-checks: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_checks.py table
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operators/torch_checks.py table
 
 ## inductor-builds  every operator of PyTorch's database built our way and PyTorch's, compared bit for bit (most of an hour)
 inductor-builds: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/inductor_builds.py --json $(BUILD)/inductor-builds.json
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/worker/inductor_builds.py --json $(BUILD)/inductor-builds.json
 
 ## year  a simulated year of a cache of 100,000 keys, compared with plain LRU and Belady's rule (minutes)
 year: all tests
-	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/test_year.sh
+	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/gc/test_year.sh

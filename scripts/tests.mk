@@ -1,6 +1,6 @@
 # Tests: how they are built, and the targets that run them.
 
-UNIT := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+UNIT := $(patsubst tests/unit/%.c,%,$(wildcard $(addsuffix /test_*.c,tests/unit/* tests/unit/*/*)))
 TEST_PROGRAMS := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
                 tests/helpers/*.c tests/fault/fault_*.c tests/environments/place_*.c))
 UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))

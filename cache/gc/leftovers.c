@@ -18,7 +18,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "base/syscalls.h"

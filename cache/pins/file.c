@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "base/syscalls.h"

@@ -1,8 +1,8 @@
 /*
  * cache/request/check: checks the operator names, keywords, texts, devices and tensors of a request.
  *
- * Implements the rules of docs/key.md for single parts, with their error messages. The rules between arguments (order,
- * lists, limits of the whole) are in add.c.
+ * Implements the rules of docs/formats/key.md for single parts, with their error messages. The rules between arguments
+ * (order, lists, limits of the whole) are in add.c.
  */
 #include "base/names.h"
 #include "cache/request/request_internal.h"

@@ -2,7 +2,7 @@
  * cache/request/cpu: the features of a CPU as named bits, and the features that an entry requires.
  *
  * A requirement is a set of resolved features ("avx2,fma"), never a word such as "native". Bit numbers are part of the
- * format on disk (docs/store.md): fixed, never reused.
+ * format on disk (docs/formats/store.md): fixed, never reused.
  *
  * Users include <aoticache/admin.h>.
  */

@@ -1,9 +1,9 @@
 /*
  * cache/request/encode: the canonical encoding of a request, and the key, which is its SHA-256.
  *
- * Defines the order and the width of everything that is encoded: docs/key.md specifies it byte by byte, and tests/golden/key
- * has vectors that an independent program made from that text. All parts were checked when they were added, so nothing is
- * checked here.
+ * Defines the order and the width of everything that is encoded: docs/formats/key.md specifies it byte by byte, and
+ * tests/golden/key has vectors that an independent program made from that text. All parts were checked when they were
+ * added, so nothing is checked here.
  */
 #include "base/arguments.h"
 #include "cache/request/request_internal.h"

@@ -1,6 +1,6 @@
 /*
  * cache/request/request: a request: an operator, the metadata of its arguments, a device and an environment; and its key,
- * the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
+ * the SHA-256 of their canonical encoding (docs/formats/key.md specifies it byte by byte).
  *
  * A request is built by appending arguments in the order of the operator's schema. It contains no tensor data (except
  * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read from
@@ -242,8 +242,8 @@ AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_reque
 AOTICACHE_API const char *aoticache_request_get_environment(const aoticache_request *request, const char *name);
 
 /*
- * The pair of a dynamic request: one library serves it for many shapes, and its entries have guards (docs/key.md). A request
- * without this pair is for exact shapes.
+ * The pair of a dynamic request: one library serves it for many shapes, and its entries have guards
+ * (docs/formats/key.md). A request without this pair is for exact shapes.
  */
 #define AOTICACHE_SHAPES_NAME "shapes"
 #define AOTICACHE_SHAPES_DYNAMIC "dynamic"

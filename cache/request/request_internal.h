@@ -3,8 +3,8 @@
  * limits, the validation of parts, the sizes of encoded parts, and the parser of a line of text. Reading and writing manifests
  * uses the limits, too.
  *
- * docs/key.md has the rules for the limits; changing one changes which encodings are valid, so it needs a new version of the
- * encoding.
+ * docs/formats/key.md has the rules for the limits; changing one changes which encodings are valid, so it needs a new
+ * version of the encoding.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_INTERNAL_H
 #define AOTICACHE_CACHE_REQUEST_INTERNAL_H

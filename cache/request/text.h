@@ -16,8 +16,8 @@ extern "C" {
 AOTICACHE_API bool aoticache_request_environment_at(const aoticache_request *request, size_t position,
                                                     const char **ret_name, const char **ret_value);
 
-/* Creates a request from its canonical bytes (docs/key.md): accepts every valid encoding and nothing else. Its constants
- * have no data. Returns: OK, INVALID, NO_MEMORY. */
+/* Creates a request from its canonical bytes (docs/formats/key.md): accepts every valid encoding and nothing else. Its
+ * constants have no data. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size,
                                                         aoticache_request **ret_request, aoticache_error *ret_error);
 

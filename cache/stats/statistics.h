@@ -21,7 +21,7 @@ extern "C" {
 /*
  * Counters: name, text. A counter has this one name in C, Python, JSON, CSV, the index and documents. Human-readable text
  * has spaces instead of the underscores, Prometheus has "aoticache_" before it and "_total" after it, and the unit "_ns" is
- * "time" and "_seconds" there (docs/statistics.md; tests/cli/test_stat_names.sh compares them).
+ * "time" and "_seconds" there (docs/statistics.md; tests/cli/stat/test_stat_names.sh compares them).
  *
  * A hit was loaded already (hits_loaded), fetched from a remote (hits_remote), or found in the index by a lookup (hits_index,
  * below). A miss has at most one reason; without one there was no entry for the key (misses_absent, below).

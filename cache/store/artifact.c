@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 #include "base/names.h"
 #include "cache/eager_face.h"
 #include "cache/entries.h"

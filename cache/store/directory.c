@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/config/config_internal.h"

@@ -2,7 +2,8 @@
  * cache/store/lock: advisory locks between processes and threads (flock), with time-outs, and the leases of compiles.
  *
  * Private. Every lock has its own open file description, so threads of one process exclude each other as processes do, and
- * the kernel releases it when its process dies. docs/store.md says which locks there are and in which order they are taken.
+ * the kernel releases it when its process dies. docs/formats/store.md says which locks there are and in which order
+ * they are taken.
  */
 #ifndef AOTICACHE_CACHE_STORE_LOCK_H
 #define AOTICACHE_CACHE_STORE_LOCK_H

@@ -1,5 +1,6 @@
 /*
- * cache/store/manifest: the record of one artifact, in memory and as the canonical JSON text in the store (docs/store.md).
+ * cache/store/manifest: the record of one artifact, in memory and as the canonical JSON text in the store
+ * (docs/formats/store.md).
  *
  * Defines the text: its fields, how they are written, and which texts are refused. It does not define
  * where manifests are stored and which objects they name (the store does), nor what the encoding means (the request does).

@@ -17,8 +17,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/listing.h"
-#include "base/memory_file.h"
+#include "base/files/listing.h"
+#include "base/files/memory_file.h"
 #include "base/names.h"
 #include "base/syscalls.h"
 

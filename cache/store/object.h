@@ -87,7 +87,7 @@ bool aoticache_object_errno_is_damage(int errno_value);
 /*
  * Does the same, and makes a copy in memory of the very bytes that were verified, which no other process can change.
  * index:    as above.
- * ret_copy: base/memory_file.h, the caller closes it; -1 if the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
+ * ret_copy: base/files/memory_file.h, the caller closes it; -1 if the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
  * directory makes no copies, or memory is short.
  */
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/syscalls.h"
 #include "cache/store/directory.h"
 

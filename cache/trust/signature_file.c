@@ -1,6 +1,6 @@
 /*
  * cache/trust/signature_file: signatures/<digest of the manifest>: the signatures of one entry, one `name:base64` per line
- * (docs/store.md).
+ * (docs/formats/store.md).
  *
  * They are separate files and not objects, because signatures are added to existing entries, and an object never changes.
  * Their name is the manifest's digest, so a rebuilt index needs no information about them.
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "base/syscalls.h"

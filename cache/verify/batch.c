@@ -12,7 +12,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/names.h"
 #include "cache/verify/verify_internal.h"
 #include "index/entries/integrity.h"

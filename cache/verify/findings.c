@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "cache/verify/verify_internal.h"
 
 void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what,

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/names.h"
 #include "cache/pins/pins_internal.h"
 #include "cache/store/lock.h"

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/options.h"
 #include "cache/store/lock.h"
 #include "cache/verify/verify_internal.h"

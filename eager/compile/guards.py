@@ -1,7 +1,7 @@
 """The guard of a library for symbolic shapes: for which tensors it serves, as text for aoticache_check_parse().
 
 Owns the ranges of the symbols of an exported program, which are chosen so that every condition of the program holds, and the
-words of the text (docs/checks.md). worker.py, in the same directory, exports, and turns Inexpressible into an unsupported
+words of the text (docs/formats/checks.md). worker.py, in the same directory, exports, and turns Inexpressible into an unsupported
 request.
 """
 
@@ -10,7 +10,7 @@ import math
 import re
 import sys
 
-# A symbol of a guard (docs/checks.md) has a range and a multiple. Other conditions of a program are proved from these. If a
+# A symbol of a guard (docs/formats/checks.md) has a range and a multiple. Other conditions of a program are proved from these. If a
 # condition does not follow, they are narrowed around the example until it does.
 UNLIMITED = 2**63 - 1
 MAX_SYMBOLS, MAX_FACTORS = 64, 4

@@ -2,7 +2,7 @@
  * eager/dispatch/eager_face: functions of the dispatcher that the rest of eager/ needs in addition to the public headers.
  *
  * Private to eager/. AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export
- * it (scripts/libaoticache.map).
+ * it (scripts/link/libaoticache.map).
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_EAGER_FACE_H
 #define AOTICACHE_EAGER_DISPATCH_EAGER_FACE_H

@@ -2,7 +2,7 @@
  * eager/dispatch/keys: functions on dispatch keys and their sets that only the dispatcher needs: tables, aliases, backends.
  *
  * Private. AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export it
- * (scripts/libaoticache.map).
+ * (scripts/link/libaoticache.map).
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_KEYS_H
 #define AOTICACHE_EAGER_DISPATCH_KEYS_H

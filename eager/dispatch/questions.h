@@ -2,7 +2,7 @@
  * eager/dispatch/questions: queries of a dispatcher beyond its public header, and registrations by the number of a key.
  *
  * Private. AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export it
- * (scripts/libaoticache.map).
+ * (scripts/link/libaoticache.map).
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_QUESTIONS_H
 #define AOTICACHE_EAGER_DISPATCH_QUESTIONS_H

@@ -73,7 +73,7 @@ static void free_blocks(struct block *block)
     }
 }
 
-/* Returns the view with the strides of a contiguous tensor (docs/key.md); NULL: no memory. */
+/* Returns the view with the strides of a contiguous tensor (docs/formats/key.md); NULL: no memory. */
 static const aoticache_tensor_view *with_strides(const aoticache_tensor_view *view, struct block **blocks)
 {
     aoticache_tensor_view *copy = allocate(blocks, 1, sizeof *copy);

@@ -59,9 +59,9 @@ typedef struct aoticache_context_options {
         *record_file; /* append each different request once, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
     aoticache_logger logger;
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's pairs. A host without a hook names
-     * here whose kernels it wants (docs/key.md). If it names no framework, it gets any kernel in the cache, whichever
-     * framework compiled it; kernels written in C are preferred. The architecture of a GPU is added automatically. Borrowed
-     * during the creation. NULL: none. */
+     * here whose kernels it wants (docs/formats/key.md). If it names no framework, it gets any kernel in the cache,
+     * whichever framework compiled it; kernels written in C are preferred. The architecture of a GPU is added
+     * automatically. Borrowed during the creation. NULL: none. */
     const char *const *environment;
     /*
      * If true, the first calls that a kernel could answer alternate between it and the fallback and are timed; after that the

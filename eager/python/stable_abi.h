@@ -3,7 +3,7 @@
  * without Python's headers, once for all versions from 3.10 on.
  *
  * Source: https://docs.python.org/3/c-api/stable.html. The buffer functions are in the limited API since 3.11; 3.10 exports
- * them with the same layout. tests/python/test_runtime.py includes Python's own headers before this one,
+ * them with the same layout. tests/python/runtime/test_runtime.py includes Python's own headers before this one,
  * so that the compiler compares each declaration with Python's.
  */
 #ifndef AOTICACHE_EAGER_PYTHON_STABLE_ABI_H

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 
 /* About a device and inode. */
 struct digest_fact {

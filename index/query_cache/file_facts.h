@@ -1,7 +1,7 @@
 /*
  * index/query_cache/file_facts: what is known of files that were read before: the digest of a large file, the checksum of a
  * smaller one, the parsed contents of a manifest. They are stored in the query cache (query_cache.h), not in the index: no
- * process waits for them, and if they are lost they are only computed again. docs/store.md, "What was hashed before", says when
+ * process waits for them, and if they are lost they are only computed again. docs/formats/store.md, "What was hashed before", says when
  * they are trusted.
  *
  * Private to the library. Thread and fork safety as index/index.h. Functions that find return false if nothing is recorded that

@@ -31,7 +31,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 #include "base/hash_map.h"
 #include "base/syscalls.h"
 

@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "base/file_state.h"
+#include "base/files/file_state.h"
 #include "index/index.h"
 
 #define AOTICACHE_QUERY_CACHE_SUFFIX "-answers"

@@ -128,7 +128,7 @@ AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *ch
  * A tensor is its dtype ("*": free) and its sizes ("[...]": any number), followed by properties that are not free:
  * strides ("{contiguous}", "{channels_last}", "{4*s1, 1}"), device ("@cpu", "@cuda:1"), " layout=strided", " grad=0", "
  * keys=0x12". Symbols whose range is not "0.." follow ";": "s0=2..128" is a range ("2..": without end), "%8" a
- * multiple. An empty text is a check without tensors. docs/checks.md has the grammar.
+ * multiple. An empty text is a check without tensors. docs/formats/checks.md has the grammar.
  *
  * Like snprintf(): returns the length of the whole text; cuts off what does not fit, and terminates it.
  */

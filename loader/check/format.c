@@ -1,5 +1,6 @@
 /*
- * loader/check/format: writes the text form of checks. loader/check/parse.c reads it, docs/checks.md describes it.
+ * loader/check/format: writes the text form of checks. loader/check/parse.c reads it, docs/formats/checks.md describes
+ * it.
  */
 #include "base/names.h"
 #include "loader/check/check_internal.h"

@@ -1,5 +1,6 @@
 /*
- * loader/check/parse: reads the text form of checks. docs/checks.md has the grammar, loader/check/format.c writes it.
+ * loader/check/parse: reads the text form of checks. docs/formats/checks.md has the grammar, loader/check/format.c
+ * writes it.
  *
  * The text is untrusted. Every token is read by one function, which reports what was expected at which position; limits
  * are enforced while reading, so that a long text costs memory in proportion to its length at most. What the numbers

@@ -15,7 +15,7 @@
 #include "loader/copy/copy_internal.h"
 
 #include "base/cleanup.h"
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 #include "base/names.h"
 #include "loader/loader.h"
 

@@ -5,7 +5,7 @@
 #include "loader/cuda/cuda_internal.h"
 
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "base/process/fork_guard.h"
 #include "loader/eager_face.h"
 #include "loader/loader_internal.h"

@@ -7,7 +7,7 @@
  *
  * NVIDIA documents neither container nor ELF flags; the layout here comes from <fatbinary_section.h>, as far as that
  * goes, from the EF_CUDA_* constants of LLVM, and from the output of nvcc 13.0, with which
- * tests/cli/test_cuda_library.sh compares it.
+ * tests/cli/aoticache/test_cuda_library.sh compares it.
  */
 #include "base/arguments.h"
 #include "loader/cuda/cuda_internal.h"

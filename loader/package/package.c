@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 
 #define MAX_ENTRIES 65536
-#define MAX_MODEL_FILES 1000 /* an artifact may have some more (docs/store.md) */
+#define MAX_MODEL_FILES 1000 /* an artifact may have some more (docs/formats/store.md) */
 /*
  * Deflate compresses by 1032 to 1 at most; a package with machine code stays far below the limit for all entries
  * together.

@@ -8,7 +8,7 @@
 #include "aoticache/admin.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
-#include "base/memory_file.h"
+#include "base/files/memory_file.h"
 #include "tests/bench/bench.h"
 
 #include <dlfcn.h>

@@ -26,6 +26,7 @@ import time
 from bench_lines import IS_QUICK, left_out
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import search_path  # noqa: F401
 import package_host
 import package_models
 

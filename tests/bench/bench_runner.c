@@ -44,7 +44,7 @@ static const char *venv(void)
 static bool make_library(char ret_path[PATH_MAX])
 {
     char command[2 * PATH_MAX];
-    snprintf(command, sizeof command, "%s/bin/python tests/python/runner_models.py static 2>/dev/null", venv());
+    snprintf(command, sizeof command, "%s/bin/python tests/python/loader/runner_models.py static 2>/dev/null", venv());
     FILE *output = popen(command, "r");
     if (output == NULL)
         fail(command, "does not start");

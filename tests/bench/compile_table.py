@@ -1,6 +1,6 @@
 """Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/performance.md).
 
-For each program of tests/python/compile_programs.py, in separate processes: the seconds from installing the cache to
+For each program of tests/python/compile_cache/compile_programs.py, in separate processes: the seconds from installing the cache to
 the program's results, once PyTorch's compiler has been imported (two seconds more in every case), and the processor
 seconds, which depend less on other load,
 - with the cache exported and imported, an empty directory for PyTorch and no compiler on the PATH,
@@ -26,7 +26,7 @@ import time
 import traceback
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(TOP, "tests", "python"), os.path.join(TOP, "eager", "torch")]
+sys.path[:0] = [os.path.join(TOP, "tests", "python", "compile_cache"), os.path.join(TOP, "eager", "torch")]
 import compile_programs  # noqa: E402
 import torch._inductor.compile_fx  # noqa: E402, F401 - for the forked processes
 

@@ -1,16 +1,16 @@
 """Measures thirty models at sizes where the mathematics counts: our runtime without PyTorch, aoti_load_package and ONNX Runtime.
 
-`make models` runs it. It writes tests/bench/model_times.json, the first part of docs/models.md from that file, BUILD/models.json
-and docs/images/models.svg. Each model (tests/python/large_models.py) is compiled by PyTorch to a package and to a frozen package,
-and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh processes give
-the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per figure, as the
-other benchmarks do.
+`make models` runs it. It writes tests/bench/model_times.json, the first part of docs/results/models.md from that file,
+BUILD/models.json and docs/images/models.svg. Each model (tests/python/models/large_models.py) is compiled by PyTorch to a package and to a frozen
+package, and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh
+processes give the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per
+figure, as the other benchmarks do.
 
     model_times.py [--resume] [--write] [--render] [--turns 7] [MODEL...]
 
 MODEL...   measure only these, and write no document unless --write is given
 --resume   skip models that BUILD/models has a result for; otherwise all are measured
---render   only write docs/models.md from the recorded figures
+--render   only write docs/results/models.md from the recorded figures
 Compiled files are kept below BUILD/models and used again as long as the models and PyTorch's version stay the same.
 transformers, torchvision, onnx, onnxscript and onnxruntime are used if PYTHONPATH has them; missing ones are reported.
 Environment: BUILD, the build directory.
@@ -31,7 +31,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-sys.path.insert(1, os.path.join(ROOT, "tests", "python"))
+sys.path.insert(1, os.path.join(ROOT, "tests", "python", "models"))
 
 import models  # noqa: E402 - it is next to large_models.py
 from asked_process import AskedProcess, Ended  # noqa: E402
@@ -75,7 +75,7 @@ def made_of():
     """Returns a digest of what a model's files depend on."""
     digest = hashlib.sha256(json.dumps([os.cpu_count(), version_of("torch"), version_of("onnxscript")]).encode())
     for file in ("real_models.py", "large_models.py"):
-        with open(os.path.join(ROOT, "tests", "python", file), "rb") as source:
+        with open(os.path.join(ROOT, "tests", "python", "models", file), "rb") as source:
             digest.update(source.read())
     return digest.hexdigest()
 
@@ -482,7 +482,7 @@ HEAD = """# Models that run without PyTorch
 Made by `make models` (tests/bench/model_times.py) from `tests/bench/model_times.json`, which has all times;
 not edited by hand.
 
-Thirty models (tests/python/large_models.py: float32, random weights from a fixed seed) run in three ways:
+Thirty models (tests/python/models/large_models.py: float32, random weights from a fixed seed) run in three ways:
 
 - *ours*: our runtime, without PyTorch
 - *PyTorch*: `aoti_load_package` of PyTorch %(torch)s, with the same package
@@ -490,8 +490,8 @@ Thirty models (tests/python/large_models.py: float32, random weights from a fixe
 
 All three are called from Python with NumPy arrays. Their processes run alternately, %(turns)s times %(seconds)g s each, and the median
 counts. Machine: %(machine)s; load average %(before)s before and %(after)s after. Ours uses OpenBLAS and
-oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what happens without them). PyTorch and ONNX Runtime contain their
-own libraries.
+oneDNN %(onednn)s of the machine ([packages.md](../packages.md) says what happens without them). PyTorch and ONNX Runtime
+contain their own libraries.
 
 Each model is compiled to a default package and to a *frozen* one (Inductor's `freezing`, which lays out the weights for oneDNN).
 All ratios are our time divided by theirs, with the faster package of each side. Below 1, ours is faster.
@@ -501,7 +501,7 @@ All ratios are our time divided by theirs, with the faster package of each side.
 %(choice)s
 Default packages keep the weights in plain order, so that they can be replaced, and take less memory.
 
-![Times of runs relative to PyTorch's and to ONNX Runtime's](images/models.svg)
+![Times of runs relative to PyTorch's and to ONNX Runtime's](../images/models.svg)
 
 ## Runs
 
@@ -558,8 +558,8 @@ def load_average():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--resume", action="store_true", help="skip models that have a result")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md even if only some MODELs are measured")
-    parser.add_argument("--render", action="store_true", help="only write docs/models.md from the recorded figures")
+    parser.add_argument("--write", action="store_true", help="write docs/results/models.md even if only some MODELs are measured")
+    parser.add_argument("--render", action="store_true", help="only write docs/results/models.md from the recorded figures")
     parser.add_argument("--turns", type=int, default=7, help="of each process (default: 7)")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="MODEL")
@@ -613,7 +613,7 @@ def finish(words, loads):
         with open(RECORD, "w") as file:
             file.write(json.dumps(summarize(results, words.turns, loads), indent=1) + "\n")
         write_document()
-        subprocess.run([os.path.join(ROOT, "scripts", "plot-models"), FIGURES,
+        subprocess.run([os.path.join(ROOT, "scripts", "pictures", "plot-models"), FIGURES,
                         os.path.normpath(os.path.join(ROOT, "docs", "images", "models.svg"))], check=True)
 
 

@@ -1,6 +1,6 @@
 /*
- * place_locks: holds one of the locks of a cache (docs/store.md, Locks) in a stopped process; other processes then use the
- * cache.
+ * place_locks: holds one of the locks of a cache (docs/formats/store.md, Locks) in a stopped process; other processes
+ * then use the cache.
  *
  *   place_locks CACHE hold LOCK   takes it and stops itself; after SIGCONT it continues, and ends with 0 if all was well
  *   place_locks CACHE ask         tries each operation, waits 400 ms for locks and for compiles, and prints a line for each:

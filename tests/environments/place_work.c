@@ -35,7 +35,7 @@
 #include "cache/stats/statistics.h"
 #include "tests/helpers/cache_process.h"
 #include "tests/helpers/pins.h"
-#include "tests/unit/clock_fixture.h"
+#include "tests/unit/fixtures/clock_fixture.h"
 
 #define MAX_PROCESSES 64
 #define MAX_THREADS 64
@@ -339,7 +339,7 @@ static void collect(aoticache_cache *cache, aoticache_error *error)
     expect(ACTION_collect, status == AOTICACHE_LOCKED ? AOTICACHE_OK : status, error);
 }
 
-/* An index that the disk cannot read counts as damaged: SQLite reports that for EIO (docs/reliability.md). */
+/* An index that the disk cannot read counts as damaged: SQLite reports that for EIO (docs/internals/reliability.md). */
 static void see_finding(void *user, const char *what, const char *name, const char *detail)
 {
     const bool is_index = strncmp(name, "index.sqlite3", 13) == 0;
@@ -465,7 +465,7 @@ static pid_t start(unsigned seed, int threads)
     return child;
 }
 
-/* Waits for a process. SIGXFSZ may come from a limit, SIGBUS from btrfs without space (docs/reliability.md). */
+/* Waits for a process. SIGXFSZ may come from a limit, SIGBUS from btrfs without space (docs/internals/reliability.md). */
 static void end_of(pid_t child, bool was_killed)
 {
     int result = 0;

@@ -106,7 +106,7 @@ aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error
     injection_spare_others();
     lseek(archive, 0, SEEK_SET);
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
-    options.allow_unsigned = true; /* tests/unit/test_trust_transfer.c is about signatures */
+    options.allow_unsigned = true; /* tests/unit/cache/trust/test_trust_transfer.c is about signatures */
     aoticache_status status = aoticache_cache_import(cache, archive, &options, &report, ret_error);
     if (status == AOTICACHE_OK && report.refused > 0) /* the report has what could not be imported */
         status = aoticache_error_set(ret_error, AOTICACHE_IO, "%d entries were refused", (int)report.refused);

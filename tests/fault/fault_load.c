@@ -20,7 +20,7 @@
 #include "loader/runner/runner.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
-#include "tests/unit/package_fixture.h"
+#include "tests/unit/fixtures/package_fixture.h"
 
 static char build[PATH_MAX]; /* the directory that this program was built in */
 

@@ -31,7 +31,7 @@ struct operation {
     int puts;              /* the number of the entry that must exist after OK; 0: none */
     bool removes;          /* may remove entries */
     bool may_not_store;    /* may return OK without storing: the program uses the artifact */
-    bool lacks_unreadable; /* unreadable entries come back with a repair (docs/store.md) */
+    bool lacks_unreadable; /* unreadable entries come back with a repair (docs/formats/store.md) */
     int keeps_blocks;      /* memory blocks that the dynamic linker and the C library keep */
     bool is_unsound;       /* the cache is damaged first; the second try repairs it */
     bool without_cache;    /* uses no cache: only result and memory are checked */

@@ -6,7 +6,7 @@ makes the remote requests of one cache directory; other processes of that machin
 constants of the protocol and the inputs are in servers.py.
 
 The server's state changes in the order in which requests are sent. All randomness comes from one seed, so a run can be
-repeated to the last digit. tests/python/test_fleet_simulation.py compares small cases with real servers.
+repeated to the last digit. tests/python/fleet/test_fleet_simulation.py compares small cases with real servers.
 
     python3 tests/fleet/simulate.py                               # one case, as JSON
     python3 tests/fleet/simulate.py --server s3 --state warm --machines 300

@@ -201,7 +201,7 @@ class SignedS3(Server):
 
     def command(self) -> list:
         self.apply()
-        return [sys.executable, str(TOP / "tests/cli/s3_server.py"), self.user, "", "eu-west-1", str(self.port),
+        return [sys.executable, str(TOP / "tests/cli/remotes/s3_server.py"), self.user, "", "eu-west-1", str(self.port),
                 str(self.directory / "s3")]
 
     def url(self, port: int) -> str:
@@ -237,7 +237,7 @@ class Moto(Server):
 
 class Web(Server):
     def command(self) -> list:
-        return [sys.executable, str(TOP / "tests/cli/storing_server.py"), "conditions", str(self.port)]
+        return [sys.executable, str(TOP / "tests/cli/remotes/storing_server.py"), "conditions", str(self.port)]
 
 
 SERVERS = {"redis": Redis, "s3": Moto, "web": Web, "nginx": Nginx, "s3-signed": SignedS3}

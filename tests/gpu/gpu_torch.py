@@ -18,7 +18,7 @@ import textwrap
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-PROGRAMS = os.path.join(TOP, "tests", "python", "compile_programs.py")
+PROGRAMS = os.path.join(TOP, "tests", "python", "compile_cache", "compile_programs.py")
 LIMIT = 400  # seconds a process may take
 parts = []
 

@@ -80,11 +80,11 @@ all() {
     arch=$("$BUILD/bin/aoticache" doctor 2>/dev/null | sed -n 's/.*GPU 0 .*, sm_\([0-9]*\),.*/\1/p')
     python=$(find_python) || python=
     describe_machine
-    for test in test_cuda test_cuda_image test_device test_hook_environment; do
+    for test in loader/test_cuda loader/test_cuda_image runtime/test_device eager/compile/test_hook_environment; do
         try "unit/$test" "$BUILD/tests/unit/$test"
     done
     if [ -x "$nvcc" ]; then
-        bash tests/cli/test_cuda_library.sh 2>/dev/null
+        bash tests/cli/aoticache/test_cuda_library.sh 2>/dev/null
     else
         echo 'skip - device code made by nvcc: there is no nvcc (PATH, CUDA_HOME, /usr/local/cuda)'
     fi

@@ -2,7 +2,7 @@
  * Runs a battery of calls on a kernel library, through the loader, and records the result of each: status, kind of
  * message, outputs. The same calls on the same model must give the same lines, whatever made the library and whatever
  * host it is in: this program alone, with the shim, or a process that has libtorch (for that it is a shared library,
- * too; tests/python/test_hosts.py runs all of them, and PyTorch's own runner, and compares).
+ * too; tests/python/loader/test_hosts.py runs all of them, and PyTorch's own runner, and compares).
  *
  *     host_battery LIBRARY OUTPUT SIZE...     sizes of the library's one input, which is float32
  *

@@ -1,7 +1,7 @@
 /*
  * tests/helpers/package_operators: runs a package without PyTorch, with operators that have every kind of argument and
  * result that packages may call: package_operators PACKAGE NUMBER..., a float32 input of that many elements. Prints
- * each output on a separate line. tests/python/test_package_operators.py has the same operators for PyTorch.
+ * each output on a separate line. tests/python/packages/test_package_operators.py has the same operators for PyTorch.
  */
 #include <aoticache.h>
 #include <aoticache/dispatch.h>

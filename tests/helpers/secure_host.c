@@ -1,6 +1,6 @@
 /*
  * A program that runs with other rights than its caller's: makes hooks and a context, and prints what they found and
- * the environment of their programs. For tests/cli/test_secure.sh.
+ * the environment of their programs. For tests/cli/security/test_secure.sh.
  *
  *   secure_host DIRECTORY     DIRECTORY: a directory for its files, with kernel sources and a script `command`
  *

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+import search_path  # noqa: F401
+
 try:
     import torch  # noqa: F401
 except ImportError:

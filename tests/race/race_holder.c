@@ -8,7 +8,7 @@
  * Argument: seconds (default 5), shared by the rounds.
  */
 #include "base/clock.h"
-#include "../unit/patched_kernel.h"
+#include "tests/unit/fixtures/patched_kernel.h"
 #include "cache/gc/collect.h"
 #include "loader/tensor.h"
 

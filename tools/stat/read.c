@@ -2,7 +2,7 @@
  * tools/stat/read: reads the data of a view from the cache and its directory.
  */
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "cache/entries.h"
 #include "tools/stat/stat.h"
 

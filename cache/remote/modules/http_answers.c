@@ -1,6 +1,6 @@
 /*
  * cache/remote/modules/http_answers: interprets the status of an answer, with one table. docs/remotes.md describes it;
- * tests/cli/test_remote_answers.sh tests each row.
+ * tests/cli/remotes/test_remote_answers.sh tests each row.
  *
  * Sources: RFC 9110 (HTTP), section 15; RFC 4918 (WebDAV), sections 9.7.1 and 11; "Error responses" of the Amazon S3 API
  * Reference; "GetObject" there, for 403; the source of nginx (ngx_http_dav_put_handler), for 500 without create_full_put_path.

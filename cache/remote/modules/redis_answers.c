@@ -1,6 +1,6 @@
 /*
  * cache/remote/modules/redis_answers: interprets the errors of a Redis server, with one table. docs/remotes.md describes it;
- * tests/cli/test_remote_answers.sh tests each row.
+ * tests/cli/remotes/test_remote_answers.sh tests each row.
  *
  * Sources: "Redis serialization protocol specification" (errors begin with a word in capitals), "Access control list",
  * "Replication", "Redis persistence", "Redis cluster specification"; src/server.c of Redis 7, createSharedObjects(). Before

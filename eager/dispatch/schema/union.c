@@ -1,6 +1,6 @@
 /*
  * eager/dispatch/schema/union: "Union(int, str)" in the form that PyTorch uses: flat, ordered by the numbers of its type
- * kinds, without members that another member covers. No operator of PyTorch has a union; docs/schemas.md describes the
+ * kinds, without members that another member covers. No operator of PyTorch has a union; docs/formats/schemas.md describes the
  * limits.
  *
  * Source: aten/src/ATen/core/union_type.cpp (2.13).

@@ -96,7 +96,7 @@ AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache
  * Lists the pairs of a stored model's metadata (also the user's), by the key that adding or loading it reported. They
  * are the pairs that aoticache_package_list_metadata() lists, but the package file is not needed. Up to two pairs are
  * added, if the package has that information: the check that the inputs of every run must pass ("aoticache.inputs",
- * docs/checks.md), and the positions of results that are numbers ("aoticache.numbers").
+ * docs/formats/checks.md), and the positions of results that are numbers ("aoticache.numbers").
  * Source: AOTIModelPackageLoader::get_metadata, torch/csrc/inductor/aoti_package/model_package_loader.h.
  * Returns: OK, also if the callback stopped; NOT_FOUND (ret_error is written, too); INVALID, CORRUPT, DENIED, IO, LOCKED,
  * NO_MEMORY.

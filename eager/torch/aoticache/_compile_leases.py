@@ -1,6 +1,6 @@
 """Leases for graphs: if several processes need the same graph, one compiles it and the others wait for its record.
 
-A process that misses a key takes a lease on it: a locked file next to those of the C library (docs/store.md, *Locks*). The
+A process that misses a key takes a lease on it: a locked file next to those of the C library (docs/formats/store.md, *Locks*). The
 lease is released when the record is stored, when the compile fails, and when it turns out that there will be no record; the
 file is then unlinked. A waiting process notices this, looks for the record again, and compiles by itself if there is none: no
 process waits twice for the same miss. If the file still exists when its lock is free, the holder died, and the next process

@@ -1,7 +1,7 @@
 """The operators that PyTorch's compositions call, to explain why a composition is not served.
 
 Only the common ones: the only way to find out what a composition calls is to call it, and not every operator accepts made-up
-arguments. tests/python/test_torch_modes.py calls these and compares.
+arguments. tests/python/binding/test_torch_modes.py calls these and compares.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """libaoticache.so through ctypes: finding it, its structs, its functions.
 
-The structs are those of the public headers, field by field; tests/python/test_torch_package.py compares their sizes and
+The structs are those of the public headers, field by field; tests/python/binding/test_torch_package.py compares their sizes and
 offsets with those that a C compiler computes from the headers. Functions whose last argument is an `aoticache_error *` are
 called by `Library.call()`, which turns a failure into an AoticacheError.
 """

@@ -76,7 +76,7 @@ CALLED_AGAIN = (
 # thousand elements on, and five times as fast for a million.
 FASTER_BY_MKL = frozenset(("aten::tanh", "aten::erfc"))
 
-# Code of PyTorch's compiler for these gives other values than PyTorch for some numbers (docs/torch-checks.md).
+# Code of PyTorch's compiler for these gives other values than PyTorch for some numbers (docs/results/torch-checks.md).
 OTHER_VALUES = {
     "aten::acosh": "overflows for numbers whose square does",
 }

@@ -1,4 +1,4 @@
-"""State that affects the code of a graph but is in neither the graph nor PyTorch's key of it (docs/key.md, *State*).
+"""State that affects the code of a graph but is in neither the graph nor PyTorch's key of it (docs/formats/key.md, *State*).
 
 It has three parts, each a text for a key:
 - process_state(): modes of the process and options of Dynamo, which PyTorch's compiler reads while it traces and lowers,

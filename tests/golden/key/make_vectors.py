@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes vectors.json: requests, the canonical encoding of each, and its key.
 
-It follows docs/key.md and shares nothing with the C implementation, so that specification, C and this program can be
-held against each other: tests/unit/test_request_encoding.c builds each request by its calls and compares. Needs nothing
-but Python 3.
+It follows docs/formats/key.md and shares nothing with the C implementation, so that specification, C and this program can be
+held against each other: tests/unit/cache/request/test_request_encoding.c builds each request by its calls and compares. Needs
+nothing but Python 3.
 
     tests/golden/key/make_vectors.py           writes vectors.json next to itself
     tests/golden/key/make_vectors.py --check   compares instead; exit status 1 where it differs

@@ -2,7 +2,7 @@
 """Writes vectors.json: statements, their canonical bytes, and the signature of each by the keys of RFC 8032.
 
 It follows docs/signatures.md and RFC 8032, section 5.1, and shares nothing with the C implementation or with libcrypto:
-tests/unit/test_trust.c compares. Needs nothing but Python 3.8.
+tests/unit/cache/trust/test_trust.c compares. Needs nothing but Python 3.8.
 
     tests/golden/signatures/make_vectors.py           writes vectors.json next to itself
     tests/golden/signatures/make_vectors.py --check   compares instead; exit status 1 where it differs

@@ -1,6 +1,6 @@
 /*
- * The model Affine of tests/python/host_models.py as a kernel library in C: a linear layer, times a buffer, plus a
- * constant that tracing found; and the sum of the input. Names, sizes, types and call specification are those that
+ * The model Affine of tests/python/loader/host_models.py as a kernel library in C: a linear layer, times a buffer, plus
+ * a constant that tracing found; and the sum of the input. Names, sizes, types and call specification are those that
  * PyTorch gives its library of that model.
  */
 #include "runtime/kernel.h"

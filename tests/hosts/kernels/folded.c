@@ -1,7 +1,7 @@
 /*
- * The model Folded of tests/python/host_models.py, compiled with constant folding at run time, as a kernel library in
- * C: y = x * weight + (weight * shift + shift), of which the part in parentheses is folded, and a copy of weight with
- * it, as PyTorch does.
+ * The model Folded of tests/python/loader/host_models.py, compiled with constant folding at run time, as a kernel
+ * library in C: y = x * weight + (weight * shift + shift), of which the part in parentheses is folded, and a copy of
+ * weight with it, as PyTorch does.
  */
 #include "runtime/kernel.h"
 

@@ -1,6 +1,6 @@
 /*
- * A stand-in for the bridge, for the tests of the binding (tests/unit/test_binding_bridge.c): a separate library with the
- * function that a bridge exports. It counts registrations.
+ * A stand-in for the bridge, for the tests of the binding (tests/unit/eager/torch/test_binding_bridge.c): a separate
+ * library with the function that a bridge exports. It counts registrations.
  */
 #include "eager/torch/bridge.h"
 

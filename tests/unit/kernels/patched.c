@@ -1,6 +1,6 @@
 /*
  * A kernel library for the tests of the holder: computes scale * x + offset, for float32 tensors of the sizes that are
- * written into the finished file (tests/unit/patched_kernel.h): so there is a library for each request without
+ * written into the finished file (tests/unit/fixtures/patched_kernel.h): so there is a library for each request without
  * compiling each. Inputs after the first are added. If OUTPUTS is more than one, output i is output 0 plus i. With
  * TAKES_SCALE the second input is the scale, a float64 number.
  */

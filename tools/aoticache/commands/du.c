@@ -2,7 +2,7 @@
  * aoticache du: disk usage of the cache: by part of the directory, or by operator, device, producer or tag.
  */
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "cache/stats/usage.h"
 #include "tools/cli/cli.h"
 #include "tools/aoticache/aoticache_internal.h"

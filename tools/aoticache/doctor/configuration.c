@@ -2,7 +2,7 @@
  * tools/aoticache/doctor/configuration: checks the configuration for errors, and for limits that do not fit the contents.
  */
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <dirent.h>

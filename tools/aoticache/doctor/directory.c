@@ -5,7 +5,7 @@
  * decisive.
  */
 #include "base/cleanup.h"
-#include "base/listing.h"
+#include "base/files/listing.h"
 #include "tools/aoticache/doctor/doctor_internal.h"
 
 #include <dlfcn.h>
