@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _compile_cache, _stats
-from ._core import caches
 from ._core.errors import (
     AoticacheError,
     AoticacheWarning,
@@ -285,12 +282,3 @@ def doctor() -> str:
     from . import _doctor
 
     return _doctor.report()
-
-
-atexit.register(caches.at_exit)  # called last
-atexit.register(session.at_exit)
-os.register_at_fork(
-    before=session.before_fork,
-    after_in_parent=session.after_fork_in_parent,
-    after_in_child=session.after_fork_in_child,
-)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _compile_cache
+from ._compile_cache import stats as compile_cache_stats
 from ._core import caches
 from ._core.errors import AoticacheError
 from ._core.records import KindStats
@@ -169,7 +169,7 @@ def collect() -> Stats:
     if live is None:
         retired = session.retired().items()
         operators = {name: make_operator_stats(name, "", "disabled", counts) for name, counts in retired}
-        return Stats(operators, compile=_compile_cache.stats())
+        return Stats(operators, compile=compile_cache_stats())
     operators = {}
     with session.locked():
         for name, active in live.active.items():
@@ -193,4 +193,4 @@ def collect() -> Stats:
     except AoticacheError:
         cache = None
     compiles = live.compiles()
-    return Stats(operators, cache, interface, problem, _compile_cache.stats(), compiles.queued, compiles.running)
+    return Stats(operators, cache, interface, problem, compile_cache_stats(), compiles.queued, compiles.running)

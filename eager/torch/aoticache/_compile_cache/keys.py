@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .. import _digests
 from .._core.errors import warn_once
 from .._core.records import AUTOGRAD, GRAPH
+from .._digests import Operators, check_pytorchs_operators, process_state, registries, results, subclasses
 from .state import State
 
 
@@ -43,16 +43,16 @@ def install(state: State) -> None:
 
 def parts_of(details: Any, gm: Any, example_inputs: Any, kind: str) -> list[str]:
     """Returns the parts that are added to a key. Raises NotDigestible."""
-    operators = _digests.Operators(gm)
+    operators = Operators(gm)
     parts = [
-        _digests.process_state(may_be_for_cpu(example_inputs)),
-        _digests.registries(getattr(details, "inductor_config", None)),
+        process_state(may_be_for_cpu(example_inputs)),
+        registries(getattr(details, "inductor_config", None)),
         operators.schemas(),
     ]
     if kind == GRAPH:
-        return [*parts, _digests.results(gm)]
-    _digests.check_pytorchs_operators()
-    return [*parts, operators.bodies(), _digests.subclasses(example_inputs)]
+        return [*parts, results(gm)]
+    check_pytorchs_operators()
+    return [*parts, operators.bodies(), subclasses(example_inputs)]
 
 
 def may_be_for_cpu(example_inputs: Any) -> bool:

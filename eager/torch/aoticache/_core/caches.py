@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
 import os
@@ -96,12 +97,16 @@ def default_directory(library: capi.Library) -> str:
     return os.fsdecode(text.value)
 
 
-def at_exit() -> None:
+@atexit.register  # called after the functions of modules that use caches, which register theirs later
+def _at_exit() -> None:
     """Writes uses and counts that are still in memory, and leaves an index that opens fast."""
     for cache in list(_caches.values()):
         cache.at_exit()
 
 
-def after_fork() -> None:
+def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -7,6 +7,7 @@ writable directory, a GPU), nothing is raised: the program continues with PyTorc
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
@@ -84,9 +85,12 @@ def _depth_of_caller() -> int:
     return depth
 
 
-def after_fork() -> None:
+def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def forget_warnings() -> None:

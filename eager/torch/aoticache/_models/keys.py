@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .. import _digests
+from .._digests import Digest, NotDigestible, Operators, digest, names_of_decompositions, process_state, registries
 from . import graphs
 
 #: Attributes of a module that have their own line, or none.
@@ -36,10 +36,10 @@ def surroundings(torch: Any, graph: Any) -> str:
     changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}
     lines = [
         *(f"option {name}: {_plain(value)}" for name, value in sorted(changed.items())),
-        f"options of the compiler: {_digests.digest(configuration)}",
+        f"options of the compiler: {digest(configuration)}",
         f"modes of the process: {_modes(torch)}",
-        f"registered with the compiler: {_digests.registries(configuration)}",
-        f"operators of others: {_digests.Operators(graph).bodies()}",
+        f"registered with the compiler: {registries(configuration)}",
+        f"operators of others: {Operators(graph).bodies()}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -51,7 +51,7 @@ def _configuration(config: Any) -> dict[str, Any]:
 
 def _modes(torch: Any) -> str:
     with torch.no_grad():  # models are exported and compiled without gradients, and for any number of threads
-        return _digests.process_state(is_on_cpu=False)
+        return process_state(is_on_cpu=False)
 
 
 def _is_default(config: Any, name: str, value: Any) -> bool:
@@ -74,14 +74,14 @@ def fingerprint(torch: Any, model: Any, options: Mapping[str, Any], with_values:
     if isinstance(model, torch.export.ExportedProgram):
         return ""  # already exported
     try:
-        told = _digests.Digest().add([{name: options[name] for name in sorted(options)}, with_values])
+        told = Digest().add([{name: options[name] for name in sorted(options)}, with_values])
         told.add([_modes(torch), _changes(), _variables()])
         if isinstance(model, torch.nn.Module):
             _add_module(torch, told, model, with_values)
         else:
             told.add(model)
         return told.hex()
-    except (_digests.NotDigestible, RuntimeError):
+    except (NotDigestible, RuntimeError):
         return ""
 
 
@@ -90,8 +90,8 @@ def _changes() -> list[Any]:
     config = sys.modules.get("torch._inductor.config")
     configuration = _configuration(config) if config is not None else {}
     changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}
-    registered = _digests.registries(configuration)
-    nothing = _digests.digest([_digests.names_of_decompositions()])
+    registered = registries(configuration)
+    nothing = digest([names_of_decompositions()])
     return [changed, "" if registered == nothing else registered]
 
 
@@ -101,7 +101,7 @@ def _variables() -> list[tuple[str, str]]:
     )
 
 
-def _add_module(torch: Any, told: _digests.Digest, model: Any, with_values: bool) -> None:
+def _add_module(torch: Any, told: Digest, model: Any, with_values: bool) -> None:
     places: dict[Any, int] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         told.add([name, type(module), module.training])

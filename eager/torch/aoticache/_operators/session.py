@@ -10,6 +10,7 @@ is held across a fork, so that a child finds no operator half enabled.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -20,7 +21,7 @@ from ctypes import byref, c_int, c_uint32, c_void_p, pointer, sizeof
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._core import caches, capi, errors
+from .._core import caches, capi
 from .._core.errors import AoticacheError, OperatorRefusedError, SettingsError, warn_once
 from .._core.pytorch import require_torch
 from .._core.settings import DYNAMIC, MODES, Policy, Settings, current_settings, set_current_settings
@@ -630,7 +631,8 @@ def wait(timeout: float | None, progress: bool | None) -> bool:
 # ---- the end of the process, and fork ----
 
 
-def at_exit() -> None:
+@atexit.register
+def _at_exit() -> None:
     """
     Gives all operators back to PyTorch's kernels and writes counts. Running compiles are stopped, not waited for (except for
     wait_at_exit seconds): a thread that continued would use Python, and memory of other libraries, after they are freed.
@@ -654,17 +656,17 @@ def at_exit() -> None:
         pass
 
 
-def before_fork() -> None:
+def _before_fork() -> None:
     # The thread that holds the lock may be waiting for a call that forks.
     _lock.acquire(timeout=FORK_WAIT_SECONDS)
 
 
-def after_fork_in_parent() -> None:
+def _after_fork_in_parent() -> None:
     with contextlib.suppress(RuntimeError):  # the lock was not acquired
         _lock.release()
 
 
-def after_fork_in_child() -> None:
+def _after_fork_in_child() -> None:
     """
     Keeps what was enabled. The thread that compiles the bridge exists only in the parent: if operators wait for the bridge, the
     child starts its own, which waits for the parent's compile, or compiles the bridge itself if the parent ends first.
@@ -674,8 +676,6 @@ def after_fork_in_child() -> None:
     """
     global _lock
     _lock = threading.RLock()
-    errors.after_fork()
-    caches.after_fork()
     session = _session
     if session is None:
         return
@@ -685,3 +685,8 @@ def after_fork_in_child() -> None:
         session.bridge_thread = None
         if session.pending:
             session.start_bridge_thread()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
