@@ -25,9 +25,9 @@ def autoload() -> None:
 def serve_triton() -> None:
     """Prepares Triton, if it is configured to use the cache, before it computes its first key."""
     if os.environ.get("TRITON_CACHE_MANAGER", "").startswith("aoticache."):
-        from aoticache import _triton_keys
+        from aoticache._core import triton_keys
 
-        _triton_keys.install()
+        triton_keys.install()
 
 
 def install_compile_cache() -> None:

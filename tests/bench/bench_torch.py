@@ -111,7 +111,7 @@ def import_ours():
 
 def compile_in_c(aoticache):
     """Makes misses compile from eager/compile/kernels, which is fast; modes that compile nothing do not change."""
-    library = aoticache._library
+    library = aoticache._core.capi
 
     def create_hook(session):
         hook = ctypes.c_void_p()
@@ -119,8 +119,8 @@ def compile_in_c(aoticache):
         session.library.call("aoticache_hook_create_c", ctypes.byref(options), ctypes.byref(hook))
         return hook
 
-    assert hasattr(aoticache._session.Session, "_create_hook")
-    aoticache._session.Session._create_hook = create_hook
+    assert hasattr(aoticache._operators.session.Session, "_create_hook")
+    aoticache._operators.session.Session._create_hook = create_hook
 
 
 def enable(aoticache, mode="never", dynamic="never", operators=OPERATORS, directory=DIRECTORY):

@@ -111,14 +111,14 @@ def __getattr__(name: str) -> Any:
     its import should take only a few milliseconds.
     """
     if name == "__version__":
-        version: str = import_module("._library", __name__).load().version
+        version: str = import_module("._core.capi", __name__).load().version
         return version
     if not name.startswith("__"):
         api = import_module("._api", __name__)
         if name in __all__:
             globals().update({one: getattr(api, one) for one in __all__})
             return globals()[name]
-        if f"{__name__}.{name}" in sys.modules:  # a module that this import has loaded
+        if f"{__name__}.{name}" in sys.modules:  # a module or a sub-package that this import has loaded
             return sys.modules[f"{__name__}.{name}"]
     raise AttributeError(f"module 'aoticache' has no attribute {name!r}")
 

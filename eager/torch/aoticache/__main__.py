@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 
-from . import _caches, _doctor, _stats, _tools, configure, explain
-from ._errors import AoticacheError
+from . import _doctor, _stats, configure, explain
+from ._core import caches, tools
+from ._core.errors import AoticacheError
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -24,7 +25,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    found = _stats.cache_stats(_caches.open_cache(arguments.cache_dir))
+    found = _stats.cache_stats(caches.open_cache(arguments.cache_dir))
     if arguments.json:
         print(json.dumps(dataclasses.asdict(found), indent=2))
         return 0
@@ -120,7 +121,7 @@ def main(words: list[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     command = tool_command(words)
     if command is not None:
-        return _tools.run_command(*command)
+        return tools.run_command(*command)
     arguments = make_parser().parse_args(words)
     try:
         if arguments.cache_dir:

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _caches, _compile_cache, _operators, _session, _stats
-from ._errors import (
+from . import _compile_cache, _stats
+from ._core.errors import (
     AoticacheError,
     AoticacheWarning,
     LibraryNotFoundError,
@@ -21,11 +19,9 @@ from ._errors import (
     TorchNotFoundError,
     warn_once,
 )
-from ._models import BackgroundModel, CompiledModel, ModelOrigin, compile, load
-from ._operators import PRESETS, Explanation
-from ._package import PackagedModel, load_package
-from ._plug import install_backend, uninstall_backend
-from ._settings import Dynamic, Settings, make_policy
+from ._core.settings import Dynamic, Settings, current_settings, make_policy
+from ._models import BackgroundModel, CompiledModel, ModelOrigin, PackagedModel, compile, load, load_package
+from ._operators import PRESETS, Explanation, catalogue, install_backend, session, uninstall_backend
 from ._stats import CacheStats, OperatorStats, Stats
 
 __all__ = [
@@ -129,12 +125,12 @@ def enable(
     if not operators:
         raise SettingsError('enable() needs operators: names, patterns, or a preset ("pointwise", "safe")')
     policy = make_policy(device, mode, dynamic)
-    wanted = _session.current_settings().changed(settings)
-    choice = _operators.choose(operators, policy.device)
-    problem = _session.problem_with_torch(policy.device)
+    wanted = current_settings().changed(settings)
+    choice = catalogue.choose(operators, policy.device)
+    problem = session.problem_with_torch(policy.device)
     if not problem:
         try:
-            outcome = _session.enable(choice, policy, wanted)
+            outcome = session.enable(choice, policy, wanted)
             return Enabled(tuple(outcome.enabled), tuple(outcome.pending), outcome.skipped, outcome.problem)
         except (SettingsError, OperatorRefusedError):
             raise
@@ -151,23 +147,23 @@ def disable(*operators: Any) -> tuple[str, ...]:
     kernels stay in the cache. Returns the operators that were enabled.
     """
     if not operators:
-        return tuple(_session.disable(None))
+        return tuple(session.disable(None))
     names: list[str] = []
-    devices = _session.devices()  # the operators of a preset depend on it
-    for request in _operators.flatten(operators):
+    devices = session.devices()  # the operators of a preset depend on it
+    for request in catalogue.flatten(operators):
         if isinstance(request, str) and request in PRESETS:
-            names.extend(name for device in devices for name in _operators.expand_preset(request, device))
+            names.extend(name for device in devices for name in catalogue.expand_preset(request, device))
             continue
-        if _operators.is_function(request):
-            names.extend(name for device in devices for name in _operators.served_overloads(request, device))
+        if catalogue.is_function(request):
+            names.extend(name for device in devices for name in catalogue.served_overloads(request, device))
             continue
-        name = _operators.name_of(request)
-        if _operators.is_pattern(name):
-            names.extend(_operators.match(name))
+        name = catalogue.name_of(request)
+        if catalogue.is_pattern(name):
+            names.extend(catalogue.match(name))
         else:
-            _operators.check_name(name)
+            catalogue.check_name(name)
             names.append(name)
-    return tuple(_session.disable(names))
+    return tuple(session.disable(names))
 
 
 @contextmanager
@@ -187,18 +183,18 @@ def enabled(
     ...     y = model(x)
     """
     policy = make_policy(device, mode, dynamic)
-    before = _session.snapshot(_operators.choose(operators, policy.device).operators) if operators else {}
+    before = session.snapshot(catalogue.choose(operators, policy.device).operators) if operators else {}
     result = enable(*operators, device=device, mode=mode, dynamic=dynamic, **settings)
     try:
         yield result
     finally:
-        _session.restore(before)
+        session.restore(before)
 
 
 def is_enabled(operator: Any) -> bool:
     """Returns whether calls of the operator now go to the cache."""
-    session = _session.current()
-    return session is not None and _operators.name_of(operator) in session.active
+    live = session.current()
+    return live is not None and catalogue.name_of(operator) in live.active
 
 
 def wait(timeout: float | None = None, *, progress: bool | None = None) -> bool:
@@ -211,7 +207,7 @@ def wait(timeout: float | None = None, *, progress: bool | None = None) -> bool:
     Ctrl-C ends the wait (KeyboardInterrupt) but not the compiles: they continue as long as the process lives. Kernels that
     are not finished by then are compiled by the next process that needs them.
     """
-    return _session.wait(timeout, progress)
+    return session.wait(timeout, progress)
 
 
 def stats() -> Stats:
@@ -232,14 +228,14 @@ def explain(operator: Any, device: Any = "cpu") -> Explanation:
     aten::squeeze_ is not served on cpu: it changes its argument's sizes, strides or memory in place
     """
     policy = make_policy(device, "never", "never")
-    name = _operators.name_of(operator)
-    _operators.check_name(name)
-    return _operators.explain_name(name, policy.device)
+    name = catalogue.name_of(operator)
+    catalogue.check_name(name)
+    return catalogue.explain_name(name, policy.device)
 
 
 def operators(device: Any = "cpu") -> list[str]:
     """Returns all operators of PyTorch that can be served on a device."""
-    return _operators.known_operators(make_policy(device, "never", "never").device)
+    return catalogue.known_operators(make_policy(device, "never", "never").device)
 
 
 def configure(**settings: Any) -> Settings:
@@ -248,7 +244,7 @@ def configure(**settings: Any) -> Settings:
     compile_timeout, cpu_features, memory_limit, max_loaded, max_loaded_bytes, fail_calls, cxx, wait_at_exit, record_file.
     Raises SettingsError for an unknown setting, and while operators are enabled.
     """
-    return _session.configure(**settings)
+    return session.configure(**settings)
 
 
 def install_compile_cache(*, any_compiler: bool = False, **settings: Any) -> bool:
@@ -269,7 +265,7 @@ def install_compile_cache(*, any_compiler: bool = False, **settings: Any) -> boo
     True
     """
     if settings:
-        _session.configure(**settings)
+        session.configure(**settings)
     return _compile_cache.install(any_compiler)
 
 
@@ -286,12 +282,3 @@ def doctor() -> str:
     from . import _doctor
 
     return _doctor.report()
-
-
-atexit.register(_caches.at_exit)  # called last
-atexit.register(_session.at_exit)
-os.register_at_fork(
-    before=_session.before_fork,
-    after_in_parent=_session.after_fork_in_parent,
-    after_in_child=_session.after_fork_in_child,
-)

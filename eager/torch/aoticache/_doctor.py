@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import _bridge, _caches, _compile_cache, _library, _session
-from ._errors import AoticacheError
+from . import _compile_cache
+from ._core import caches, capi
+from ._core.errors import AoticacheError
+from ._core.settings import current_settings
+from ._operators import bridges, session
 
 OK, MISSING, FAILED = "ok", "note", "FAIL"
 
@@ -31,7 +34,7 @@ class Finding:
 def findings() -> Iterator[Finding]:
     yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable or 'embedded'}) on {platform.machine()}")
     try:
-        library = _library.load()
+        library = capi.load()
     except AoticacheError as error:
         yield Finding(FAILED, "library", str(error))
         return
@@ -43,7 +46,7 @@ def findings() -> Iterator[Finding]:
     yield from _check_torch(library)
 
 
-def _check_files(library: _library.Library) -> Iterator[Finding]:
+def _check_files(library: capi.Library) -> Iterator[Finding]:
     worker = library.home / "share" / "aoticache" / "worker.py"
     if worker.is_file():
         yield Finding(OK, "worker", str(worker))
@@ -53,7 +56,7 @@ def _check_files(library: _library.Library) -> Iterator[Finding]:
 
 def _check_cache() -> Iterator[Finding]:
     try:
-        cache = _caches.open_cache(_session.current_settings().cache_dir)
+        cache = caches.open_cache(current_settings().cache_dir)
     except AoticacheError as error:
         yield Finding(FAILED, "cache", str(error))
         return
@@ -65,13 +68,13 @@ def _check_cache() -> Iterator[Finding]:
         yield Finding(OK, "cache", text)
 
 
-def _check_torch(library: _library.Library) -> Iterator[Finding]:
+def _check_torch(library: capi.Library) -> Iterator[Finding]:
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         yield Finding(FAILED, "PyTorch", "it is not installed for this Python: pip install 'aoticache[torch]'")
         return
-    if _bridge.version_tuple(version) < _session.LEAST_TORCH:
+    if bridges.version_tuple(version) < session.LEAST_TORCH:
         yield Finding(FAILED, "PyTorch", f"{version}; operators can be enabled from 2.10 on, packages load")
         return
     try:
@@ -81,7 +84,7 @@ def _check_torch(library: _library.Library) -> Iterator[Finding]:
         return
     gpu = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU"
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {gpu}, {torch.get_num_threads()} threads")
-    if _bridge.version_tuple(version) < (2, 12, 0):
+    if bridges.version_tuple(version) < (2, 12, 0):
         yield Finding(MISSING, "plug mode", f"AOTI-eager of PyTorch {version} has no backends; 2.12 has")
     yield from _check_compile_cache(version)
     yield from _check_bridge()
@@ -102,11 +105,11 @@ def _check_compile_cache(version: str) -> Iterator[Finding]:
 
 
 def _check_bridge() -> Iterator[Finding]:
-    settings = _session.current_settings()
-    compiler = _bridge.find_compiler(settings)
+    settings = current_settings()
+    compiler = bridges.find_compiler(settings)
     try:
-        cache = _caches.open_cache(settings.cache_dir)
-        _bridge.prepare(cache, settings, compile=False)
+        cache = caches.open_cache(settings.cache_dir)
+        bridges.prepare(cache, settings, compile=False)
         yield Finding(OK, "bridge", "in the cache for this PyTorch")
     except AoticacheError as error:
         if error.status != "NOT_FOUND" or "cache has no bridge" not in str(error):

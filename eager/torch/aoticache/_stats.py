@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _caches, _compile_cache, _session
-from ._compile_state import KindStats
-from ._errors import AoticacheError
+from ._compile_cache import stats as compile_cache_stats
+from ._core import caches
+from ._core.errors import AoticacheError
+from ._core.records import KindStats
+from ._operators import session
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def make_operator_stats(name: str, policy: str, state: str, counts: Mapping[str,
     return OperatorStats(name, policy, state, **known)
 
 
-def cache_stats(cache: _caches.Cache) -> CacheStats:
+def cache_stats(cache: caches.Cache) -> CacheStats:
     found = cache.statistics()
     counters = found.counters
     return CacheStats(
@@ -163,32 +165,32 @@ def cache_stats(cache: _caches.Cache) -> CacheStats:
 
 
 def collect() -> Stats:
-    session = _session.current()
-    if session is None:
-        retired = _session.retired().items()
+    live = session.current()
+    if live is None:
+        retired = session.retired().items()
         operators = {name: make_operator_stats(name, "", "disabled", counts) for name, counts in retired}
-        return Stats(operators, compile=_compile_cache.stats())
+        return Stats(operators, compile=compile_cache_stats())
     operators = {}
-    with _session._lock:
-        for name, active in session.active.items():
-            counts = session.counts(active)
-            for count, before in session.retired.get(name, {}).items():
+    with session.locked():
+        for name, active in live.active.items():
+            counts = live.counts(active)
+            for count, before in live.retired.get(name, {}).items():
                 counts[count] += before
             operators[name] = make_operator_stats(name, str(active.policy), "enabled", counts)
-        for name, policy in session.pending.items():
-            operators[name] = make_operator_stats(name, str(policy), "pending", session.retired.get(name, {}))
-        for name, counts in session.retired.items():
+        for name, policy in live.pending.items():
+            operators[name] = make_operator_stats(name, str(policy), "pending", live.retired.get(name, {}))
+        for name, counts in live.retired.items():
             operators.setdefault(name, make_operator_stats(name, "", "disabled", counts))
-        if session.bridge is not None:
+        if live.bridge is not None:
             interface = "bridge"
-        elif session.bridge_thread is not None:
+        elif live.bridge_thread is not None:
             interface = "compiling the bridge"
         else:
-            interface = "none" if session.bridge_problem else ""
-        problem = "; ".join(filter(None, (session.bridge_problem, session.hook_problem)))
+            interface = "none" if live.bridge_problem else ""
+        problem = "; ".join(filter(None, (live.bridge_problem, live.hook_problem)))
     try:
-        cache = cache_stats(session.cache)
+        cache = cache_stats(live.cache)
     except AoticacheError:
         cache = None
-    compiles = session.compiles()
-    return Stats(operators, cache, interface, problem, _compile_cache.stats(), compiles.queued, compiles.running)
+    compiles = live.compiles()
+    return Stats(operators, cache, interface, problem, compile_cache_stats(), compiles.queued, compiles.running)

@@ -23,9 +23,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._errors import AoticacheError, LibraryNotFoundError
-from ._model_inputs import check_constant, fill_in
-from ._library_path import candidates
+from ._core.errors import AoticacheError, LibraryNotFoundError
+from ._core.library_path import candidates
+from ._core.model_inputs import check_constant, fill_in
 
 __all__ = ["AoticacheError", "Model", "Operator", "Tensor", "load", "operator", "provider", "tensor"]
 
@@ -39,9 +39,9 @@ def _import_extension() -> Any:
 
     library = next((path for path in candidates() if os.path.isabs(path) and os.path.exists(path)), None)
     if library is None:  # the system's library: the dynamic linker finds it
-        from . import _library
+        from ._core import capi
 
-        library = _library.load().path
+        library = capi.load().path
     directory = os.path.dirname(os.path.realpath(library))
     places = [os.path.join(directory, *parts, "_runtime.abi3.so") for parts in (["aoticache"], ["aoticache", "aoticache"])]
     path = next((place for place in places if os.path.exists(place)), None)
@@ -175,7 +175,7 @@ class _Node:
 
 
 def _read_inputs(directory: str | None) -> dict[str, Any]:
-    """Reads the description of a stored model's arguments and results (_model_inputs.describe()); {} for a package."""
+    """Reads the description of a stored model's arguments and results (_core.model_inputs.describe()); {} for a package."""
     if directory is None:
         return {}
     import json

@@ -24,15 +24,15 @@ import triton
 from triton.runtime.cache import CacheManager as Base
 from triton.runtime.cache import FileCacheManager
 
-from . import _caches, _session, _triton_keys
-from ._compile_state import KindStats
-from ._errors import AoticacheError, warn_once
-from ._records import TRITON, Answer, Question, Records, file_with, write_file
+from ._core import caches, triton_keys
+from ._core.errors import AoticacheError, warn_once
+from ._core.records import TRITON, Answer, KindStats, Question, Records, file_with, write_file
+from ._core.settings import current_settings
 
 LONGEST_COMPILE = 1800  # seconds until a lease is released whose compile has neither ended nor failed
 HEAD = b"aoticache-triton 1\n"
 counts = KindStats()
-_triton_keys.install()
+triton_keys.install()
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -208,7 +208,7 @@ def _abandon_all() -> None:
 
 def open_records() -> Records | None:
     try:
-        return Records(_caches.open_cache(_session.current_settings().cache_dir))
+        return Records(caches.open_cache(current_settings().cache_dir))
     except AoticacheError as error:
         complain(error)
         return None

@@ -6,9 +6,9 @@
  * next to a library, and passes it to each run of that library. This is such a library: it exports the functions that the runner
  * looks for, has no inputs, outputs or constants, and remembers the executor of its last run on this thread.
  *
- * aoticache/_executor.py puts a link to it next to a link to the model's JSON file, makes PyTorch load it, runs it once, and gets
- * the executor. That lives as long as PyTorch's runner. The library is loaded only in processes with PyTorch, and has no
- * dependencies.
+ * aoticache/_models/proxy_executor.py puts a link to it next to a link to the model's JSON file, makes PyTorch load it, runs it
+ * once, and gets the executor. That lives as long as PyTorch's runner. The library is loaded only in processes with PyTorch, and
+ * has no dependencies.
  */
 #include "runtime/abi.h"
 

@@ -76,8 +76,8 @@ for python in "$interpreter" /usr/bin/python3; do # one that other users may sta
 done
 in_python() { # USER
     configured "$1" env PYTHONPATH="$work/python" AOTICACHE_LIBRARY="$work/lib/libaoticache.so.0" "$python" -c '
-from aoticache import _caches
-print(_caches.open_cache(None).directory, _caches.open_cache(None).read_only)'
+from aoticache._core import caches
+print(caches.open_cache(None).directory, caches.open_cache(None).read_only)'
 }
 printf 'directory = %s\n' "$shared" >"$work/aoticache.conf"
 try 'C: without allow_shared it is refused' 1 configured 10001 open_cache group::a

@@ -83,7 +83,7 @@ scaled = {prometheus_of(name): value / (1e9 if name.endswith("_ns") else 1) for 
 compare("Prometheus, numbers", {name: float(samples[name]) for name in totals}, {name: scaled[name] for name in totals})
 compare("Prometheus, sums", [name for name in scaled if name not in samples], [])
 
-tree = ast.parse(read("eager/torch/aoticache/_library.py"))
+tree = ast.parse(read("eager/torch/aoticache/_core/capi.py"))
 classes = {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
 words = lambda node: [word for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str) for word in one.value.split()]
 compare("Python, in the same order", words(classes["Counters"]), list(numbers))

@@ -167,7 +167,7 @@ TOGETHER = {
     """,
     "explanations_of_compositions_are_true": """
         from torch.utils._python_dispatch import TorchDispatchMode
-        from aoticache._compositions import PARTS
+        from aoticache._operators.compositions import PARTS
         class Watch(TorchDispatchMode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 seen.add(func.name())
@@ -188,7 +188,7 @@ TOGETHER = {
             assert all(aoticache.explain(part) for part in parts), name
     """,
     "where_mkl_is_faster_only_a_name_enables": """
-        operators = aoticache._operators
+        operators = aoticache._operators.catalogue
         operators.mkl_is_fast()  # of this machine, whatever it is
         for fast in (True, False):
             operators.mkl_is_fast = lambda: fast
@@ -203,8 +203,8 @@ TOGETHER = {
             aoticache.disable()
     """,
     "presets_of_another_device_are_disabled_as_they_were_enabled": """
-        aoticache._operators.mkl_is_fast = lambda: True  # then "pointwise" holds tanh on a GPU, and not on the CPU
-        aoticache._session.problem_with_torch = lambda device: ""  # no GPU is needed to register
+        aoticache._operators.catalogue.mkl_is_fast = lambda: True  # then "pointwise" holds tanh on a GPU, and not on the CPU
+        aoticache._operators.session.problem_with_torch = lambda device: ""  # no GPU is needed to register
         enabled = aoticache.enable("pointwise", device="cuda", mode="never").operators
         assert "aten::tanh" in enabled
         assert set(aoticache.disable("pointwise")) == set(enabled)
@@ -219,14 +219,15 @@ TOGETHER = {
         same(torch.abs(x), x.clone().abs_())
     """,
     "bridge_that_cannot_be_opened_is_one_warning": """
-        from aoticache import AoticacheError, _bridge
-        prepare, done = _bridge.prepare, []
+        from aoticache import AoticacheError
+        from aoticache._operators import bridges
+        prepare, done = bridges.prepare, []
         def find(cache, settings, *, compile):
             if not compile:
                 raise AoticacheError("it is not there", "NOT_FOUND")
-            return _bridge.Bridge(cache.library, "/dev/null", None)
+            return bridges.Bridge(cache.library, "/dev/null", None)
         try:
-            _bridge.prepare = find
+            bridges.prepare = find
             with tempfile.TemporaryDirectory() as directory:
                 def enable():
                     done.append(aoticache.enable("aten::abs", "aten::neg", mode="wait", cache_dir=directory))
@@ -236,7 +237,7 @@ TOGETHER = {
                 once(enable, "nothing is enabled")
                 assert aoticache.stats().interface == "none" and "dynamic linker" in aoticache.stats().problem
         finally:
-            _bridge.prepare = prepare
+            bridges.prepare = prepare
         same(torch.abs(x), x.clone().abs_())
     """,
     "lists_and_optional_arguments_are_served_and_fall_back": """
@@ -372,7 +373,8 @@ def test_children_continue_while_the_bridge_compiles():
             file.write(COMPILER.format(directory=directory))
         scenario("""
             import shutil
-            from aoticache import _bridge, _caches
+            from aoticache._core import caches
+            from aoticache._operators import bridges
             directory = sys.argv[1]
             torch.set_num_threads(1)
             def started():
@@ -393,7 +395,7 @@ def test_children_continue_while_the_bridge_compiles():
             def open_gate():
                 assert os.read(reader, 1) == b"1", "the child does not wait for the bridge"
                 open(directory + "/gate", "w").close()
-            shutil.copy(_bridge.prepare(_caches.open_cache(None), aoticache.Settings(), compile=True).path,
+            shutil.copy(bridges.prepare(caches.open_cache(None), aoticache.Settings(), compile=True).path,
                         directory + "/bridge.so")
 
             # The parent ends first: its child compiles anew.

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("hatchling") is None,
 
 CHECK = """
 import os, sys, torch, aoticache
-assert "/site-packages/" in aoticache.__file__ and aoticache._library.load().path.startswith(os.path.dirname(aoticache.__file__))
+assert "/site-packages/" in aoticache.__file__ and aoticache._core.capi.load().path.startswith(os.path.dirname(aoticache.__file__))
 x = torch.linspace(-3, 3, 12).reshape(3, 4)
 aoticache.enable("aten::abs", "aten::clamp", mode="wait", judge=False)
 assert torch.equal(torch.abs(x), x.clone().abs_()) and torch.equal(torch.abs(x), x.clone().abs_())
@@ -160,6 +160,11 @@ def check_contents(wheel):
                  "include/aoticache/eager/torch/bridge.h", "include/aoticache/eager/value.h", "bin/aoticache",
                  "bin/aoticache-gc", "bin/aoticache-stat"):
         assert f"aoticache/{name}" in names, f"{name} is not in the wheel"
+    package = os.path.join(TOP, "eager", "torch", "aoticache")
+    modules = {os.path.relpath(name, package) for name in glob.glob(os.path.join(package, "**", "*.py"), recursive=True)}
+    assert "_core/capi.py" in modules and modules == {name.removeprefix("aoticache/") for name in names
+                                                      if name.startswith("aoticache/") and name.endswith(".py")
+                                                      and not name.startswith(("aoticache/share/", "aoticache/include/"))}
     assert "aoticache_autoload.py" in names
     assert "Requires-Python: >=3.10" in metadata
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist")]

@@ -23,7 +23,7 @@ for _ in range(2):
     torch.testing.assert_close(torch.maximum(x, -x), expected[1], rtol=0, atol=0)
     torch.testing.assert_close(torch.clamp(x, -1.0, 1.5), expected[3], rtol=0, atol=0)
 paths = list(backend.load_fn.__self__.held)
-assert paths and all(path.startswith(aoticache._session.current().cache.directory) for path in paths), paths
+assert paths and all(path.startswith(aoticache._operators.session.current().cache.directory) for path in paths), paths
 print("compiled", *compiled)
 del library
 assert aoticache.uninstall_backend("cpu") and not aoticache.uninstall_backend("cpu")

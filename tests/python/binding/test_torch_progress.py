@@ -187,7 +187,7 @@ def test_nothing_else_has_one():
 
 
 def test_a_bar_says_what_it_counts():
-    from aoticache._progress import Bar, Compiles
+    from aoticache._operators.progress_bar import Bar, Compiles
     now = [0.0]
     stream = io.StringIO()
     bar = Bar(stream, clock=lambda: now[0])

@@ -77,7 +77,7 @@ def fixture():
     """Returns the directory that filled() copies; its name changes if the files that make it change."""
     digest = hashlib.sha256()
     for path in (__file__, PROGRAMS, os.path.join(BUILD, "lib", "libaoticache.so"),
-                 *sorted(glob.glob(os.path.join(TOP, "eager", "torch", "aoticache", "*.py")))):
+                 *sorted(glob.glob(os.path.join(TOP, "eager", "torch", "aoticache", "**", "*.py"), recursive=True))):
         with open(path, "rb") as file:
             digest.update(file.read())
     return os.path.join(BUILD, "tests", "compile-cache", digest.hexdigest()[:16])

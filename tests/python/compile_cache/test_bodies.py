@@ -1,4 +1,4 @@
-"""Tests digests of Python functions (eager/torch/aoticache/_bodies.py): what changes them, what does not, and what has
+"""Tests digests of Python functions (eager/torch/aoticache/_digests/bodies.py): what changes them, what does not, and what has
 none."""
 import functools
 import os
@@ -13,7 +13,7 @@ import torch
 from torch_scenarios import HERE, TOP
 
 sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
-from aoticache._bodies import NotDigestible, digest  # noqa: E402
+from aoticache._digests import NotDigestible, digest  # noqa: E402
 
 FACTOR = 2.0
 
@@ -123,7 +123,7 @@ def test_the_same_in_another_process():
         import sys
         sys.path[:0] = sys.argv[1:4]
         import test_bodies
-        from aoticache._bodies import digest
+        from aoticache._digests import digest
         made = [digest(one) for one in (test_bodies.calls_another, test_bodies.Scaled, test_bodies.Scaled(2).apply,
                                         test_bodies.closing_over(frozenset(("a", "b", "c", 1))), test_bodies.recursive)]
         print("DIGESTS", made)

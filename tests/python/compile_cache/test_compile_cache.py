@@ -124,17 +124,17 @@ def test_foreign_records_never_reach_the_unpickler():
         from evil_pickle import evil_pickle
         from torch._inductor import codecache
         assert aoticache.install_compile_cache()
-        from aoticache import _compile_cache, _compile_graphs
-        from aoticache._records import Answer, file_with
-        state = _compile_cache._state
+        from aoticache._compile_cache import graphs, installation
+        from aoticache._core.records import Answer, file_with
+        state = installation._state
         store = codecache.FxGraphCache.get_remote_cache().backend.aoticache_store
         cache = codecache.FxGraphCache.get_remote_cache()
         key, other = cache._get_key("f1"), cache._get_key("f2")
         evil = evil_pickle(sys.argv[1])
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            for content in (evil, _compile_graphs.head_of(store.kind, other) + evil,
-                            _compile_graphs.head_of("aotautograd", key) + evil, b"x"):
+            for content in (evil, graphs.head_of(store.kind, other) + evil,
+                            graphs.head_of("aotautograd", key) + evil, b"x"):
                 with file_with(content) as path:
                     state.records.put(store.question(key), Answer(path, "test", guard="always"))
                 assert list(codecache.FxGraphCache.iterate_over_candidates(False, cache, "f1")) == []
@@ -182,7 +182,7 @@ def test_code_for_another_vector_unit_is_refused():
         pytest.skip("this CPU has no AVX-512")
     found = run(FULL, "pointwise", status=3, ATEN_CPU_CAPABILITY="avx2")
     assert "InvalidCxxCompiler" in found["error"] or "C++ compiler" in found["error"], found["error"]
-    assert any("there is no C++ compiler here" in one for one in found["warnings"]), found["warnings"]
+    assert any("aoticache: no C++ compiler here" in one for one in found["warnings"]), found["warnings"]
     assert found["counts"]["inductor-graph"]["hits"] == 0
     cache = os.path.join(fresh("narrow"), "cache")
     narrow = run(cache, "pointwise", compiler=True, ATEN_CPU_CAPABILITY="avx2", **PLAIN)
@@ -250,9 +250,9 @@ def test_a_compiler_that_is_started_by_another_program():
 def test_a_compile_that_fails_is_raised_and_not_remembered():
     play("""
         import os, threading
-        from aoticache import _caches
-        from aoticache._records import Answer, Question, Records
-        records = Records(_caches.open_cache(None))
+        from aoticache._core import caches
+        from aoticache._core.records import Answer, Question, Records
+        records = Records(caches.open_cache(None))
         question = Question("inductor-cpp", {"name": "x" * 70000}, {"compiler": "none"})
         class Failed(Exception): pass
         def fail():
@@ -331,10 +331,12 @@ def test_a_fault_of_the_cache_is_none_of_the_program():
         import torch, aoticache
         from torch._inductor import codecache
         assert aoticache.install_compile_cache()
-        from aoticache import AoticacheError, _compile_cache, _library
+        from aoticache import AoticacheError
+        from aoticache._compile_cache import installation
+        from aoticache._core import capi
         def call(name, *arguments):
             raise AoticacheError("the disk is gone", "IO")
-        _compile_cache._state.records.library = type("Broken", (), {"call": staticmethod(call), "get": call})()
+        installation._state.records.library = type("Broken", (), {"call": staticmethod(call), "get": call})()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             x = torch.linspace(0, 1, 33)
@@ -355,15 +357,15 @@ def test_a_library_that_cannot_be_loaded_is_compiled_here():
         import torch, aoticache
         from torch._inductor import codecache
         assert aoticache.install_compile_cache()
-        from aoticache import _records
-        class Other(_records.Records):
+        from aoticache._core import records
+        class Other(records.Records):
             def _take(self, artifact, question):
                 found = super()._take(artifact, question)
                 if question.kind == "inductor-cpp":
-                    found = _records.Found(b"no library" * 100, found.guard, found.compile_ns, found.artifact)
+                    found = records.Found(b"no library" * 100, found.guard, found.compile_ns, found.artifact)
                 return found
-        from aoticache import _compile_cache
-        _compile_cache._state.records.__class__ = Other
+        from aoticache._compile_cache import installation
+        installation._state.records.__class__ = Other
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             x = torch.linspace(-3, 3, 1000)
@@ -377,9 +379,9 @@ def test_a_library_that_cannot_be_loaded_is_compiled_here():
 def test_functions_of_pytorch_are_where_they_were():
     play("""
         import torch
-        from aoticache import _compile_cache
-        assert _compile_cache.is_known(torch.__version__), torch.__version__
-        missing = _compile_cache.missing_function()
+        from aoticache._compile_cache import installation
+        assert installation.is_known(torch.__version__), torch.__version__
+        missing = installation.missing_function()
         assert missing is None, missing
         print("done")
     """)
@@ -392,19 +394,19 @@ def test_another_pytorch_is_left_alone():
         import torch
         from torch._inductor import cpp_builder, codecache
         import aoticache
-        from aoticache import _compile_cache
-        from aoticache._errors import forget_warnings
-        own, versions = cpp_builder.CppBuilder.build, _compile_cache.VERSIONS
+        from aoticache._compile_cache import installation
+        from aoticache._core.errors import forget_warnings
+        own, versions = cpp_builder.CppBuilder.build, installation.VERSIONS
         def attempt(text):
             forget_warnings()
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 assert not aoticache.install_compile_cache() and not aoticache.install_compile_cache()
             assert len(said) == 1 and text in str(said[0].message), list(map(str, said))
-            assert cpp_builder.CppBuilder.build is own and not _compile_cache.is_installed()
-        _compile_cache.VERSIONS = ((9, 9),)
+            assert cpp_builder.CppBuilder.build is own and not installation.is_installed()
+        installation.VERSIONS = ((9, 9),)
         attempt("supports PyTorch 9.9")
-        _compile_cache.VERSIONS = versions
+        installation.VERSIONS = versions
         del codecache._precompile_header
         attempt("has no torch._inductor.codecache._precompile_header")
         print("done")

@@ -122,10 +122,10 @@ def test_records_that_cannot_be_unpickled():
         import torch, aoticache
         assert aoticache.install_compile_cache()
         from torch._inductor import codecache
-        from aoticache import _compile_graphs
+        from aoticache._compile_cache import graphs
         if sys.argv[1] == "first":
-            put = _compile_graphs.Store.put
-            _compile_graphs.Store.put = lambda store, key, payload, *more: put(store, key, b"no pickle", *more)
+            put = graphs.Store.put
+            graphs.Store.put = lambda store, key, payload, *more: put(store, key, b"no pickle", *more)
         x = torch.linspace(0, 1, 33)
         with torch.no_grad():
             assert torch.allclose(torch.compile(lambda x: x * 11 + 1)(x), x * 11 + 1)

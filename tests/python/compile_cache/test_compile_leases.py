@@ -21,18 +21,18 @@ PLAYER = """
     assert aoticache.install_compile_cache()
     from torch._dynamo.utils import counters
     from torch._inductor import codecache, compile_fx
-    from aoticache import _compile_leases
-    flights = next(iter(_compile_leases._flights))
+    from aoticache._compile_cache import leases
+    flights = next(iter(leases._flights))
 
     def say(word, **more):
         print(json.dumps({"word": word, **more}), flush=True)
 
-    take, asked = _compile_leases.take, []
+    take, asked = leases.take, []
     def notes(path, seconds):
         asked.append(seconds)
         say("asks")
         return take(path, seconds)
-    _compile_leases.take = notes
+    leases.take = notes
 
     compile_graph, make_key, told = compile_fx.fx_codegen_and_compile, codecache.compiled_fx_graph_hash, {}
     def holds(*arguments, **options):
@@ -62,7 +62,7 @@ PLAYER = """
     say("ready")
     for line in iter(sys.stdin.readline, ""):
         told = json.loads(line)
-        flights.limit = told.get("limit", _compile_leases.LIMIT)
+        flights.limit = told.get("limit", leases.LIMIT)
         torch._dynamo.reset()
         counters.clear()
         asked.clear()
@@ -291,8 +291,8 @@ def test_leases_by_themselves():
     play("""
         import os, signal, sys, time, types
         import aoticache
-        from aoticache import _compile_leases as flight
-        from aoticache._records import Question
+        from aoticache._compile_cache import leases as flight
+        from aoticache._core.records import Question
         directory = sys.argv[1]
         cache = types.SimpleNamespace(directory=directory, read_only=False)
         counts = {"inductor-graph": types.SimpleNamespace(refused=0), "aotautograd": types.SimpleNamespace(refused=0)}

@@ -91,17 +91,18 @@ def test_records_among_artifacts_that_cannot_be_read():
         import torch, aoticache
         assert aoticache.install_compile_cache()
         import torch._inductor.codecache
-        from aoticache import _errors, _portable_artifacts
-        good = _portable_artifacts.name_with([("key", b"{}\\nbytes"), ("other", b"")])
-        assert _portable_artifacts.records_in(good) == [("key", b"{}\\nbytes"), ("other", b"")]
+        from aoticache._compile_cache import portable_artifacts
+        from aoticache._core import errors
+        good = portable_artifacts.name_with([("key", b"{}\\nbytes"), ("other", b"")])
+        assert portable_artifacts.records_in(good) == [("key", b"{}\\nbytes"), ("other", b"")]
         def load(name):
-            whole = _portable_artifacts.append_name((0).to_bytes(4, "big") + (1).to_bytes(8, "big"), name)
+            whole = portable_artifacts.append_name((0).to_bytes(4, "big") + (1).to_bytes(8, "big"), name)
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 info = torch.compiler.load_cache_artifacts(whole)
             return info, [str(one.message) for one in said if "aoticache" in str(one.message)]
-        for number, name in enumerate((good, good[:-9], good[:20] + "!" + good[21:], _portable_artifacts.PREFIX, "none of ours")):
-            _errors.forget_warnings()
+        for number, name in enumerate((good, good[:-9], good[:20] + "!" + good[21:], portable_artifacts.PREFIX, "none of ours")):
+            errors.forget_warnings()
             info, said = load(name)
             assert info is not None and len(said) == (number != 4), (number, said)
         counts = aoticache.stats().compile["inductor-cpp"]
@@ -142,7 +143,7 @@ def test_sources_that_are_not_those_that_were_read():
         import torch, aoticache
         from torch._inductor import codecache
         aoticache.install_compile_cache()
-        from aoticache import _compile_cache, _sources
+        from aoticache._compile_cache import installation, sources as module
         read, own = set(), os.path.dirname(torch.__file__)
         class Hasher:
             def update(self, content):
@@ -151,7 +152,7 @@ def test_sources_that_are_not_those_that_were_read():
         codecache.open = lambda name, mode: (read.add(os.path.relpath(name, own)), real(name, mode))[1]
         codecache.build_code_hash([own], "", Hasher())
         del codecache.open
-        assert read <= {name for name, *_ in _sources.modules(own)}
+        assert read <= {name for name, *_ in module.modules(own)}
 
         class Made:  # PyTorch's function, for another directory
             def __init__(self):
@@ -162,17 +163,17 @@ def test_sources_that_are_not_those_that_were_read():
                 if self.value is None:
                     self.was_read = True
                     directory = os.path.dirname(torch.__file__)
-                    self.value = _sources.contents_of(directory, _sources.modules(directory))
+                    self.value = module.contents_of(directory, module.modules(directory))
                 return self.value
         def find(directory):
             torch.__file__ = os.path.join(directory, "__init__.py")
-            sources = object.__new__(_sources.Sources)
-            sources.state, sources.own = _compile_cache._state, Made()
+            sources = object.__new__(module.Sources)
+            sources.state, sources.own = installation._state, Made()
             sources.find()
             return sources.own(), sources.own.was_read
         def aged(directory):
             time.sleep(0.02)
-            _sources.TICK_NS = 1_000_000  # nothing changes in this test while it is read
+            module.TICK_NS = 1_000_000  # nothing changes in this test while it is read
             return directory
         top = sys.argv[1]
         installed, copied = os.path.join(top, "installed"), os.path.join(top, "copied")
@@ -196,7 +197,7 @@ def test_sources_that_are_not_those_that_were_read():
         again = os.path.join(top, "again")
         subprocess.run(["cp", "-a", copied, again], check=True)
         assert find(aged(again)) == (second, False)
-        _sources.TICK_NS = 10**12
+        module.TICK_NS = 10**12
         with open(os.path.join(again, "inside", "more.py"), "w") as file:
             file.write("factor = 7")
         third, was_read = find(again)

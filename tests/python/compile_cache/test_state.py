@@ -120,9 +120,9 @@ def holds_functions(value, depth=2):
 
 @pytest.mark.quick
 def test_each_table_of_the_compiler_is_looked_at():
-    """The tables of functions of PyTorch's compiler are those that _surroundings.py checks, or in the table."""
+    """The tables of functions of PyTorch's compiler are those that _digests/surroundings.py checks, or in the table."""
     sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
-    from aoticache import _surroundings
+    from aoticache._digests import surroundings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -131,8 +131,8 @@ def test_each_table_of_the_compiler_is_looked_at():
         import torch._inductor.fx_passes.joint_graph  # noqa: F401
         import torch._inductor.fx_passes.post_grad  # noqa: F401
         import torch._inductor.fx_passes.pre_grad  # noqa: F401
-    seen = {id(getattr(sys.modules.get(module), name, None)) for module, name in (*_surroundings.REGISTRIES, *_surroundings.LISTS)}
-    seen |= {id(one) for _, one in _surroundings._pattern_passes()}
+    seen = {id(getattr(sys.modules.get(module), name, None)) for module, name in (*surroundings.REGISTRIES, *surroundings.LISTS)}
+    seen |= {id(one) for _, one in surroundings._pattern_passes()}
     seen |= {id(one) for one in torch._decomp.global_decomposition_table.values()}
     compiler = re.compile(r"torch\.(_inductor|_functorch|_decomp|_subclasses|_higher_order_ops|_library|fx\.node$)")
     missing = set()

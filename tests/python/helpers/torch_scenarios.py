@@ -56,8 +56,9 @@ def play_file(text, **more):
 
 def need_bridge():
     """Stores the bridge to PyTorch in the cache, unless it is there: for tests that compile nothing."""
-    play("import aoticache\nfrom aoticache import Settings, _bridge, _caches\n"
-         "_bridge.prepare(_caches.open_cache(None), Settings(), compile=True)\nprint('done')")
+    play("import aoticache\nfrom aoticache import Settings\nfrom aoticache._core import caches\n"
+         "from aoticache._operators import bridges\n"
+         "bridges.prepare(caches.open_cache(None), Settings(), compile=True)\nprint('done')")
 
 
 def bring_bridge(cache):
@@ -74,7 +75,7 @@ def bring_bridge(cache):
 PLAYER = """
 import json, sys, traceback
 import torch, aoticache
-from aoticache._errors import forget_warnings
+from aoticache._core.errors import forget_warnings
 for line in sys.stdin:
     name, text = json.loads(line)
     error = ""

@@ -23,7 +23,7 @@ def export_all(directory, names, seed):
     import torch
     sys.path[:0] = [os.path.join(TOP, "eager", "torch"), HERE]
     import real_models
-    from aoticache import _graph
+    from aoticache._models import graphs
 
     for name in names or real_models.MODELS:
         torch.manual_seed(seed)
@@ -32,10 +32,10 @@ def export_all(directory, names, seed):
             module, inputs = real_models.MODELS[name](torch)
             with torch.no_grad():
                 program = torch.export.export(module.eval(), inputs, strict=False)
-            text = _graph.describe(program)
+            text = graphs.describe(program)
             with open(os.path.join(directory, name), "w") as file:
                 file.write(text)
-            told.update(digest=_graph.digest(text), lines=text.count("\n"))
+            told.update(digest=graphs.digest(text), lines=text.count("\n"))
         except Exception as error:  # noqa: BLE001 - the table reports it
             told["error"] = f"{type(error).__name__}: {error}".split("\n")[0][:100]
         print(json.dumps(told), flush=True)
@@ -51,10 +51,10 @@ def run(directory, names, seed, other=None):
 
 def difference(first, second, name):
     sys.path[:0] = [os.path.join(TOP, "eager", "torch")]
-    from aoticache import _graph
+    from aoticache._models import graphs
 
     with open(os.path.join(first, name)) as a, open(os.path.join(second, name)) as b:
-        return _graph.difference(a.read(), b.read())
+        return graphs.difference(a.read(), b.read())
 
 
 def verdict(ours, theirs, directories, name):

@@ -317,11 +317,11 @@ refused(["stride"], lambda: aoticache.compile(ShiftInput(), (x.clone(),))(x.t().
 
 def test_a_model_of_an_older_version_is_refused_or_compiled_again(tmp_path):
     twice(tmp_path, """
-from aoticache import _graph, _models, _model_store
+from aoticache._models import compiled, graphs, storage
 if FILL:
-    _model_store.FORMAT = _graph.FORMAT = 1
-    _models._model_store.model_question = lambda environment, name, device: _model_store.Question("model", {"name": name}, environment, device=device)
-    aoticache._library.load()
+    storage.FORMAT = graphs.FORMAT = 1
+    compiled.storage.model_question = lambda environment, name, device: storage.Question("model", {"name": name}, environment, device=device)
+    aoticache._core.capi.load()
     try:
         aoticache.compile(torch.nn.Tanh(), (torch.ones(3),), id="older")
     except aoticache.AoticacheError:

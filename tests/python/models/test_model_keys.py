@@ -99,15 +99,15 @@ CHANGES = [
 def test_the_same_program_has_the_same_key_in_every_process():
     text = PROGRAM + """
 import sys
-from aoticache import _graph
+from aoticache._models import graphs
 more = int(sys.argv[1])
 for place in range(more):  # symbols get other numbers, nodes other names
     make(width=3 + place, name="before")
-texts = [_graph.describe(make(seed=more + place)) for place in range(2)]
-assert texts[0] == texts[1], _graph.difference(*texts)
-frozen = _graph.describe(make(seed=more), frozen=True), _graph.describe(make(seed=more + 1), frozen=True)
-assert frozen[0] != frozen[1] and "the parameter" in _graph.difference(*frozen), _graph.difference(*frozen)
-print("key", _graph.digest(texts[0]), "done")
+texts = [graphs.describe(make(seed=more + place)) for place in range(2)]
+assert texts[0] == texts[1], graphs.difference(*texts)
+frozen = graphs.describe(make(seed=more), frozen=True), graphs.describe(make(seed=more + 1), frozen=True)
+assert frozen[0] != frozen[1] and "the parameter" in graphs.difference(*frozen), graphs.difference(*frozen)
+print("key", graphs.digest(texts[0]), "done")
 """
     keys = set()
     for more in ("0", "1", "3"):
@@ -123,7 +123,7 @@ def test_real_models_have_one_key_in_every_process():
 import sys
 import torch
 import models
-from aoticache import _graph
+from aoticache._models import graphs
 some = [*models.PLAIN, "GRU", "ResNet-18", "MobileNetV3 small", "ViT", "BERT", "GPT-2", "Llama", "T5 encoder", "CLIP text tower"]
 for number, name in enumerate(sorted(some, reverse=sys.argv[1] == "1")):
     torch.manual_seed(number + 100 * int(sys.argv[1]))
@@ -134,7 +134,7 @@ for number, name in enumerate(sorted(some, reverse=sys.argv[1] == "1")):
         continue
     with torch.no_grad():
         program = torch.export.export(module.eval(), inputs, strict=False)
-    print("key", name.replace(" ", "-"), _graph.digest(_graph.describe(program)))
+    print("key", name.replace(" ", "-"), graphs.digest(graphs.describe(program)))
 print("done")
 """
     found = []
@@ -149,17 +149,17 @@ print("done")
 
 def test_each_single_change_has_another_key_and_is_named():
     play(PROGRAM + """
-from aoticache import _graph
-base = _graph.describe(make())
-assert base == _graph.describe(make())
+from aoticache._models import graphs
+base = graphs.describe(make())
+assert base == graphs.describe(make())
 seen = {base: "nothing"}
 for changes, words in CHANGES:
-    text = _graph.describe(make(**changes))
+    text = graphs.describe(make(**changes))
     assert text not in seen, f"{changes} has the key of {seen[text]}"
     seen[text] = str(changes)
-    difference = _graph.difference(base, text)
+    difference = graphs.difference(base, text)
     assert difference and words in difference, f"{changes}: {difference}"
-assert len(seen) > 28 and _graph.difference(base, base) == ""
+assert len(seen) > 28 and graphs.difference(base, base) == ""
 print(len(seen), "done")
 """)
 
@@ -167,7 +167,9 @@ print(len(seen), "done")
 def test_weights_are_those_that_the_library_asks_for():
     play("""
         import tempfile, torch
-        from aoticache import _graph, _library, _models
+        from aoticache._core import capi
+        from aoticache._models import graphs
+        from aoticache._models.compiled import load_worker
         class Module(torch.nn.Module):
             def __init__(self):
                 super().__init__()
@@ -177,10 +179,10 @@ def test_weights_are_those_that_the_library_asks_for():
             def forward(self, x):
                 return self.b(self.a(x)) * self.kept + self.other + torch.tensor([1.0, 2.0, 3.0, 4.0])
         program = torch.export.export(Module(), (torch.randn(2, 4),))
-        found = _graph.weights(program)
+        found = graphs.weights(program)
         assert set(found) == {"a.weight", "a.bias", "b.weight", "kept", "other"}, set(found)
         with tempfile.TemporaryDirectory() as directory:
-            compiled = _models.load_worker(_library.load()).compile_program(torch, program, directory)
+            compiled = load_worker(capi.load()).compile_program(torch, program, directory)
         own = set(compiled["constants"]) - set(found)
         assert own == {"_tensor_constant0"}, own
         rest = set(compiled["constants"]) - own - {"a.weight", "b.weight"}  # of a tied weight one name
@@ -192,9 +194,10 @@ def test_weights_are_those_that_the_library_asks_for():
 def test_objects_have_no_key():
     play("""
         import torch
-        from aoticache import _graph, AoticacheError
+        from aoticache import AoticacheError
+        from aoticache._models import graphs
         try:
-            _graph._Writer(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), False)._argument(object(), {})
+            graphs._Writer(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), False)._argument(object(), {})
         except AoticacheError as error:
             assert "object" in str(error) and error.status == "UNSUPPORTED", error
             print("done")

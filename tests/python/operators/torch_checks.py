@@ -75,13 +75,13 @@ VERDICTS = ("equal", "within tolerance", NEARER, "same exception")
 # ---- the operators that presets may enable, and the entries of the database that call them ----
 
 def preset_operators(aoticache):
-    aoticache._operators.mkl_is_fast = lambda: False  # the document is for every processor
-    return sorted(aoticache._operators.expand_preset("safe", "cpu"))
+    aoticache._operators.catalogue.mkl_is_fast = lambda: False  # the document is for every processor
+    return sorted(aoticache._operators.catalogue.expand_preset("safe", "cpu"))
 
 
 def writing_operators(aoticache, operators):
     """Returns the in-place and out= variants of these operators that patterns would enable."""
-    names = aoticache._operators
+    names = aoticache._operators.catalogue
     bases = {names.functional_name(name).partition(".")[0] for name in operators}
     verdicts = (names.explain_name(name, "cpu") for name in sorted(names.all_names())
                 if names.functional_name(name).partition(".")[0] in bases)
@@ -434,7 +434,7 @@ def notes_on(name, counts):
     import aoticache
     checked = {"known", "all", "any", "floor_divide", "remainder", "fmod", "gather", "index_select", "embedding", "div",
                "sum", "nansum", "prod", "cumsum", "cumprod", "char", "long", "to"}
-    notes = {"checked": base_of(name) in checked, "left out": f"aten::{name}" in aoticache._operators.OTHER_VALUES,
+    notes = {"checked": base_of(name) in checked, "left out": f"aten::{name}" in aoticache._operators.catalogue.OTHER_VALUES,
              "values differ": counts["different"], "wrong": counts["wrong"]}
     return [note for note, has in notes.items() if has]
 

@@ -431,7 +431,7 @@ def child(pairs):
     aoticache.configure(cache_dir=CACHE)
     draw = random.Random(f"{SEED} {pairs}")
     helpers = draw.random() < WITH_HELPERS
-    operators = [one for one in aoticache._operators.known_operators("cpu")
+    operators = [one for one in aoticache._operators.catalogue.known_operators("cpu")
                  if helpers or one.removeprefix("aten::").partition(".")[0] not in HELPERS]
     aoticache.enable(*operators, mode="wait", judge=False, dynamic="never" if draw.random() < EXACT else "always")
     done = []

@@ -33,7 +33,7 @@ def reason_of(explanation):
 
 
 def verdicts(aoticache, torch):
-    aoticache._operators.mkl_is_fast = lambda: False  # the document is for every processor
+    aoticache._operators.catalogue.mkl_is_fast = lambda: False  # the document is for every processor
     names = sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
     return [aoticache.explain(name) for name in names if has_kernel(torch, name)]
 
@@ -102,7 +102,7 @@ def main(*words):
         print("torch_operator_table: this Python has no PyTorch", file=sys.stderr)
         return 1
     import aoticache
-    collected = collect(verdicts(aoticache, torch), torch.__version__.partition("+")[0], aoticache._operators.FASTER_BY_MKL)
+    collected = collect(verdicts(aoticache, torch), torch.__version__.partition("+")[0], aoticache._operators.catalogue.FASTER_BY_MKL)
     texts = {TABLE: render(collected), OVERLOADS: json.dumps(collected, indent=1, sort_keys=True) + "\n"}
     if "--check" in words:
         same = all(read(path) == text for path, text in texts.items())

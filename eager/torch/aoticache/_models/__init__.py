@@ -1,0 +1,12 @@
+"""Whole models: compiled once and kept in the cache, stored under a name, or loaded from a package of PyTorch.
+
+`compiled` has `compile()` and `load()`. Their keys are made of the exported graph (`graphs`) and of what the program has
+changed in PyTorch (`keys`). `storage` writes and reads entries. `package` runs packages, and is the base of compiled models:
+`handles` converts tensors, `proxy_executor` calls the operators that a model calls by name. `_api` and `__main__` use this
+sub-package; it uses `_core` and `_digests`.
+"""
+
+from .compiled import BackgroundModel, CompiledModel, ModelOrigin, compile, load
+from .package import PackagedModel, load_package
+
+__all__ = ["BackgroundModel", "CompiledModel", "ModelOrigin", "PackagedModel", "compile", "load", "load_package"]
