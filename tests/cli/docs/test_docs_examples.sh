@@ -88,7 +88,7 @@ static aoticache_status call_the_framework(void *user, uint64_t key_set, aoticac
 
 int main(void)
 {
-    float x[] = {1, 2, 3};
+    float data[] = {1, 2, 3};
     int64_t sizes[] = {3}, key_set = 0;
     aoticache_error error;
     aoticache_cache *cache;
@@ -98,19 +98,17 @@ int main(void)
     aoticache_tensor_view view, sum;
     AtenTensorHandle tensor;
     if (aoticache_cache_open(NULL, &cache, &error) || aoticache_hook_create_c(NULL, &hook, &error) ||
-        aoticache_tensor_from_blob(x, AOTICACHE_DTYPE_FLOAT32, 1, sizes, NULL, &tensor, &error) ||
+        aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, sizes, NULL, &tensor, &error) ||
         aoticache_tensor_get_view(tensor, &view, &error))
         return puts(error.message), 1;
 #include "piece.h"
     puts(error.message);
-    places[0].kind = places[1].kind = AOTICACHE_VALUE_TENSOR;
-    places[0].as.tensor = places[1].as.tensor = &view;
-    stack.count = 2;
-    if (aoticache_context_wait(context, 0, &error) || aoticache_holder_push_defaults(holder, 2, &stack, &error) ||
-        aoticache_holder_call(holder, 0, &stack, &error) || aoticache_tensor_get_view(places[0].as.output, &sum, &error))
+    if (aoticache_context_wait(context, 0, &error) ||
+        aoticache_holder_call_values(holder, 0, arguments, 2, &result, 1, &error) ||
+        aoticache_tensor_get_view(result.as.output, &sum, &error))
         return puts(error.message), 1;
     printf("%g %g %g\n", ((float *)sum.data)[0], ((float *)sum.data)[1], ((float *)sum.data)[2]);
-    aoticache_tensor_free(places[0].as.output);
+    aoticache_tensor_free(result.as.output);
     aoticache_tensor_free(tensor);
     aoticache_holder_unref(holder);
     aoticache_context_free(context);

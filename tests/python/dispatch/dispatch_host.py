@@ -119,7 +119,7 @@ def missing():
     """Returns functions of the headers that FUNCTIONS lacks; functions in FUNCTIONS that the headers lack; those that
     the library lacks."""
     declared = set()
-    for header in ("dispatcher.h", "dispatch_key.h", "keys.h", "questions.h"):
+    for header in ("dispatcher.h", "dispatch_key.h", "eager_face.h", "keys.h", "questions.h"):
         with open(os.path.join(DIRECTORY, header), encoding="utf-8") as file:
             text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
         declared |= set(re.findall(r"AOTICACHE_API[^;(]*?\baoticache_(\w+)\s*\(", text))

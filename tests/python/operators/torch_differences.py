@@ -3,7 +3,7 @@ settings of the process.
 
     torch_differences.py campaign [SECONDS [PATTERN]]  all entries of PyTorch's operator database, or those whose NAME:DTYPE the
                                                 regular expression is found in, in an order that SEED decides, until the time is
-                                                over; continues where the last run ended, and writes the table
+                                                over; continues where earlier runs ended, and adds to the table
                                                 (make long FORMS=python/torch_differences: hours)
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
     torch_differences.py table                  records the results in torch_checks.json and writes docs/results/torch-checks.md
@@ -72,6 +72,7 @@ TOLERANCES = {"float64": (1e-11, 1e-12), "complex128": (1e-11, 1e-12)}
 # For operators that compute element by element, so that small results have as many digits as others.
 ELEMENTWISE = {"float16": (4e-3, 1e-7), "bfloat16": (2e-2, 1e-37), "float32": (2e-5, 1e-37), "float64": (1e-11, 1e-300)}
 ANOTHER, NEARER = "another of PyTorch's answers", "nearer to the exact result"
+COLUMNS = ("cases", "served", "equal", "within tolerance", ANOTHER, NEARER, "same exception", "wrong")
 MEMORY = 16 << 30  # the address space of a process: calls that need more fail in both
 
 
@@ -525,20 +526,30 @@ def report(found):
     return len(wrong)
 
 
-def write_table(found):
-    """Records the counts of each dtype, and writes the document."""
-    by_dtype = collections.defaultdict(collections.Counter)
+def counts_of(found):
+    """Returns the counts of each pair, in the order of COLUMNS."""
+    pairs = {}
     for one in found:
-        if "verdict" not in one:
-            continue
-        counts = by_dtype[one["pair"].rpartition(":")[2]]
-        counts["cases"] += 1
-        counts["served"] += one["served"]
-        counts["wrong" if one["verdict"].startswith("wrong") else one["verdict"]] += 1
-    columns = ("cases", "served", "equal", "within tolerance", ANOTHER, NEARER, "same exception", "wrong")
+        counts = pairs.setdefault(one["pair"], collections.Counter())
+        if "verdict" in one:
+            counts["cases"] += 1
+            counts["served"] += one["served"]
+            counts["wrong" if one["verdict"].startswith("wrong") else one["verdict"]] += 1
+    return {pair: " ".join(str(counts[column]) for column in COLUMNS) for pair, counts in pairs.items()}
+
+
+def write_table(found):
+    """Adds the counts of each pair to the recorded ones, and writes the document. A pair that is there is replaced."""
+    recorded = torch_checks.read_record()["dtypes"]
+    played = {**recorded["played"], **counts_of(found)}
+    by_dtype = {dtype: list(counts) for dtype, counts in recorded["earlier"]["counts"].items()}
+    for pair, counts in played.items():
+        sums = by_dtype.setdefault(pair.rpartition(":")[2], [0] * len(COLUMNS))
+        sums[:] = map(sum, zip(sums, map(int, counts.split()), strict=True))
     torch_checks.write_record("dtypes", {
-        "pairs": len({one["pair"] for one in found}), "of": len(all_pairs()),
-        "counts": {dtype: {column: by_dtype[dtype][column] for column in columns} for dtype in DTYPES if dtype in by_dtype}})
+        "pairs": recorded["earlier"]["pairs"] + len(played), "of": len(all_pairs()),
+        "counts": {dtype: dict(zip(COLUMNS, by_dtype[dtype], strict=True)) for dtype in DTYPES if dtype in by_dtype},
+        "earlier": recorded["earlier"], "played": dict(sorted(played.items()))})
 
 
 # ---- commands ----
@@ -556,7 +567,7 @@ def main(what, *words):
     if what == "sample":
         found = run_all(sampled(int(words[0]), int(words[1])))
     else:
-        done = {one["pair"] for one in read_results()}
+        done = {one["pair"] for one in read_results()} | set(torch_checks.read_record()["dtypes"]["played"])
         left = [pair for pair in all_pairs() if pair not in done and (len(words) < 2 or re.search(words[1], pair))]
         found = run_all(left, float(words[0]) if words else float("inf"), RESULTS)
         print(f"# {len(left)} pairs were left")
