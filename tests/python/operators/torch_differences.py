@@ -73,7 +73,7 @@ TOLERANCES = {"float64": (1e-11, 1e-12), "complex128": (1e-11, 1e-12)}
 ELEMENTWISE = {"float16": (4e-3, 1e-7), "bfloat16": (2e-2, 1e-37), "float32": (2e-5, 1e-37), "float64": (1e-11, 1e-300)}
 ANOTHER, NEARER = "another of PyTorch's answers", "nearer to the exact result"
 COLUMNS = ("cases", "served", "equal", "within tolerance", ANOTHER, NEARER, "same exception", "wrong")
-MEMORY = 16 << 30  # the address space of a process: calls that need more fail in both
+MEMORY = 6 << 30  # the address space of a process: calls that need more fail in both
 
 
 # ---- cases ----
