@@ -71,6 +71,7 @@ def needed_by(spec: Any) -> list[NeededClass]:
 
 
 def _walk(spec: Any) -> Iterator[NeededClass]:
+    """Yields the classes of a structure, in the order in which they are in it."""
     pytree = require_torch().utils._pytree
     if spec.is_leaf():
         return
@@ -83,7 +84,7 @@ def _walk(spec: Any) -> Iterator[NeededClass]:
         others = [getattr(function, "__module__", None) or "torch" for function in takers]
         modules = dict.fromkeys((kind.__module__, *(one for one in others if one.partition(".")[0] != "torch")))
         yield NeededClass(kind.__qualname__, tuple(modules), serialized.serialized_type_name)
-    context = None if is_named_tuple else spec.context
+    context: Any = None if is_named_tuple else spec.context
     if kind is defaultdict:
         factory, context = context
         if factory.__module__ not in _ALWAYS_KNOWN:
@@ -116,33 +117,34 @@ def check_imports(imports: Any) -> None:
 
 def provide(needed: Sequence[NeededClass], where: str, imports: bool | Sequence[str], advice: str) -> None:
     """
-    Imports modules until this process has all classes. imports: as for load(). advice: the end of the message for a class that
-    cannot be had. Raises AoticacheError, whose message begins with `where`.
+    Imports modules until this process has all classes. imports: as for load(). advice: ends the message for a class that
+    stays unknown. Raises AoticacheError, whose message begins with `where`.
     """
     for one in needed:
-        problems: list[str] = []
+        problems: dict[str, str] = {}  # one for each package
         status = "UNSUPPORTED"
         for module in one.modules:
             if one.is_known():
                 break
+            top = module.partition(".")[0]
+            if module == "__main__":
+                problems[top] = "the program that compiled the model defined it, not a module that can be imported"
             if module in sys.modules:
-                if module == "__main__":
-                    problems.append("the program that compiled the model defined it, not a module that can be imported")
                 continue
             refusal = _refusal(module, imports)
             if refusal:
                 status = "DENIED"
-                problems.append(refusal)
+                problems.setdefault(top, refusal)
                 continue
             try:
                 importlib.import_module(module)
             except Exception as error:  # noqa: BLE001 - the module's own code may raise anything
-                problems.append(_reason(module, error))
+                problems.setdefault(top, _reason(module, error))
         if not one.is_known():
-            problems = problems or [f"importing {' and '.join(one.modules)} does not register it"]
+            reasons = "; ".join(problems.values()) or f"importing {' and '.join(one.modules)} does not register it"
             raise AoticacheError(
-                f"{where}: the model needs the class {one.name} of the module {one.modules[0]}: {'; '.join(problems)}; "
-                f"or import what registers it before load(){advice}",
+                f"{where}: the model needs the class {one.name} of the module {one.modules[0]}: {reasons}; "
+                f"you can also import or call what registers it before load(){advice}",
                 status,
             )
 

@@ -1,7 +1,7 @@
 """Results without the classes of the model's library: `load(..., results="dict")`.
 
 The structure of the results is JSON in the model's library (torch.utils._pytree). Here it is read without PyTorch's registry, and
-a `Fields` takes the place of each class that is not one of Python's or PyTorch's own.
+a `Fields` replaces each class that is not one of Python's or PyTorch's own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _OWN = frozenset(("builtins", "collections", "torch"))
 
 class Fields(dict[Any, Any]):
     """
-    Takes the place of an instance of a class: a dict of its fields, which are also attributes. An integer that is no key is a
-    position. A class whose fields have no names has positions as keys.
+    Replaces an instance of a class: a dict of its fields, which are also attributes. An integer counts the fields, unless it is a
+    key. A class whose fields have no names has the keys 0, 1, ...
     """
 
     #: The name under which the class was registered.
