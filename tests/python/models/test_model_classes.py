@@ -29,7 +29,11 @@ torch.utils._pytree.register_pytree_node(
     serialized_type_name="zoo.outputs.Output")
 """,
     "zoo/kinds.py": """
-import dataclasses, enum, torch
+import collections, dataclasses, enum, torch
+Named = collections.namedtuple("Named", "one two")
+torch.utils._pytree._register_namedtuple(Named, serialized_type_name="zoo.kinds.Named")
+def zero():
+    return 0
 @dataclasses.dataclass
 class Pair:
     left: torch.Tensor
@@ -80,8 +84,9 @@ def _models():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     run("""
+import collections
 import zoo.registrations
-from zoo.kinds import Color, Pair
+from zoo.kinds import Color, Named, Pair, zero
 from zoo.outputs import Output
 from zoo.points import Point
 class Answers(torch.nn.Module):
@@ -92,7 +97,7 @@ class Takes(torch.nn.Module):
         return point.x + point.y
 class Colored(torch.nn.Module):
     def forward(self, x):
-        return {Color.RED: x + 2}
+        return {Color.RED: x + 2}, Named(x, x + 5), collections.defaultdict(zero, {"a": x})
 class Plain(torch.nn.Module):
     def forward(self, x):
         return {"a": [x + 3], "b": (x,)}
@@ -131,7 +136,9 @@ from zoo.points import Point
 torch.testing.assert_close(model(Point(X, X)), X + X)
 model = aoticache.load("colored")
 from zoo.kinds import Color
-torch.testing.assert_close(model(X)[Color.RED], X + 2)
+by_color, named, factory = model(X)
+torch.testing.assert_close(by_color[Color.RED], X + 2); torch.testing.assert_close(named.two, X + 5)
+assert factory["b"] == 0
 print("done")
 """)
 
@@ -185,7 +192,9 @@ except AttributeError as error:
     assert "middle" in str(error)
 else:
     raise AssertionError("a field that is not there")
-torch.testing.assert_close(aoticache.load("colored", results="dict")(X)["RED"], X + 2)
+by_color, named, factory = aoticache.load("colored", results="dict")(X)
+torch.testing.assert_close(by_color["RED"], X + 2); torch.testing.assert_close(named[1], X + 5)
+assert type(factory) is dict and list(factory) == ["a"], factory
 torch.testing.assert_close(aoticache.load("of main", results="dict")(X).value, X + 4)
 assert type(aoticache.load("plain", results="dict")(X)["b"]) is tuple
 print("done")
@@ -222,4 +231,22 @@ def test_what_is_stored():
     assert len(with_classes) == 8, with_classes  # the plain ones have none
     assert {"name": "Pair", "modules": ["zoo.kinds", "zoo.registrations"], "registered": "a pair of the zoo"} in [
         item for one in with_classes for item in one["results"]], with_classes
+    assert {item["name"] for one in with_classes for item in one["results"]} == {"Output", "Pair", "Color", "Named", "zero", "Own"}
     assert [item["modules"] for one in with_classes for item in one["arguments"]] == [["zoo.points"]] * 2, with_classes
+
+
+def test_a_record_that_names_no_module_is_refused():
+    run("""
+from aoticache._models.classes import NeededClass
+good = NeededClass.from_json({"name": "A.B", "modules": ["a.b"]})
+assert good.as_json() == {"name": "A.B", "modules": ["a.b"]} and not good.is_known()
+for wrong in ({"name": "A"}, {"name": "A", "modules": []}, {"name": 1, "modules": ["a"]}, {"name": "A", "modules": ["../a"]},
+              {"name": "A", "modules": [".a"]}, {"name": "A", "modules": [1]}, {"name": "A", "modules": ["a", ""]}, []):
+    try:
+        NeededClass.from_json(wrong)
+    except (ValueError, KeyError, TypeError):
+        pass
+    else:
+        raise AssertionError(wrong)
+print("done")
+""", path="")
