@@ -2,8 +2,9 @@
 
 `compiled` has `compile()` and `load()`. Their keys are made of the exported graph (`graphs`) and of what the program has
 changed in PyTorch (`keys`). `storage` writes and reads entries. `package` runs packages, and is the base of compiled models:
-`handles` converts tensors, `proxy_executor` calls the operators that a model calls by name. `_api` and `__main__` use this
-sub-package; it uses `_core` and `_digests`.
+`handles` converts tensors, `proxy_executor` calls the operators that a model calls by name, `classes` finds and imports the
+modules that register classes of arguments and results, and `stand_ins` makes results without these. `_api` and `__main__` use
+this sub-package; it uses `_core` and `_digests`.
 """
 
 from .compiled import BackgroundModel, CompiledModel, ModelOrigin, compile, load

@@ -27,8 +27,8 @@ from .._core.errors import AoticacheError, SettingsError, warn_once
 from .._core.pytorch import require_torch
 from .._core.records import CPU, CUDA, Answer, Question, Records
 from .._core.settings import current_settings
-from . import graphs, keys, proxy_executor, storage
-from .package import PackagedModel
+from . import classes, graphs, keys, proxy_executor, storage
+from .package import PackagedModel, check_results
 from .storage import Artifact, Contents
 
 MODES = ("wait", "background")
@@ -78,8 +78,9 @@ class CompiledModel(PackagedModel):
         contents: Contents,
         origin: ModelOrigin,
         executor: proxy_executor.Executor | None = None,
+        results: str = "class",
     ) -> None:
-        super().__init__(cache, runner, origin.name or origin.key, origin, executor)  # type: ignore[arg-type]
+        super().__init__(cache, runner, origin.name or origin.key, origin, executor, results)  # type: ignore[arg-type]
         self._contents = contents
         self._arguments = contents.inputs["arguments"]
         self._results = contents.inputs["results"]
@@ -283,6 +284,8 @@ def load(
     map_weights: bool = False,
     num_runners: int = 1,
     device: str | None = None,
+    imports: bool | Sequence[str] = True,
+    results: str = "class",
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """
@@ -293,12 +296,19 @@ def load(
     map_weights: map the file instead, so that processes share it. The file must stay unchanged while the model lives: if it is
     truncated, the process is killed (SIGBUS).
     num_runners: how many calls may run concurrently. device: "cuda:1"; None: the device that it was compiled for.
+    imports: the classes of the model's arguments and results belong to modules, which are imported if this process does not know
+    the classes. False: import none; a list: only these modules and what is in them (["transformers"]). True imports nothing from
+    the current directory that Python itself put into sys.path (python -c, python -m); a list may.
+    results: "class": the classes of the module's results. "dict": a dict with the fields as attributes stands for each class that
+    is not Python's or PyTorch's, so nothing is imported for results.
 
-    Raises AoticacheError: NOT_FOUND lists the existing models.
+    Raises AoticacheError: NOT_FOUND lists the existing models; DENIED, UNSUPPORTED name a class that the model needs.
 
     >>> model = aoticache.load("classifier-3")                                                  # doctest: +SKIP
     """
     torch = require_torch()
+    classes.check_imports(imports)
+    check_results(results)
     store = Records(_open_cache(cache_dir))
     path = weights if isinstance(weights, (str, os.PathLike)) else None
     options = _model_options(torch, num_runners)
@@ -317,7 +327,7 @@ def load(
     )
     artifact = Artifact(store, pointer)
     try:
-        model = _open(store, artifact, options, report, source="stored")
+        model = _open(store, artifact, options, report, source="stored", imports=imports, results=results)
     finally:
         artifact.close()
     if isinstance(weights, Mapping):
@@ -442,7 +452,7 @@ class _Task:
             self.store,
             named,
             lambda directory: storage.make_model(
-                directory, program, key, self.fingerprint(), weights, self.producer
+                directory, program, key, self.fingerprint(), weights, storage.Classes.of(self.program), self.producer
             ),
         )
         try:
@@ -531,10 +541,15 @@ def _open(
     report: capi.ModelReport,
     source: str,
     export_seconds: float = 0.0,
+    imports: bool | Sequence[str] = True,
+    results: str = "class",
 ) -> CompiledModel:
     capi.require_libtorch(store.library)
     contents, runner = artifact.contents(), c_void_p()
     name = report.name or bytes(report.key.bytes).hex()[:12].encode()
+    classes.provide(contents.classes.arguments, name.decode(), imports, "")
+    if results == "class":
+        classes.provide(contents.classes.results, name.decode(), imports, ', or say results="dict"')
     nodes, executor = proxy_executor.find_nodes(artifact.directory), None
     if nodes is not None:
         device = (options.device or report.device).decode() or "cpu"
@@ -560,7 +575,7 @@ def _open(
         compile_seconds=compile_seconds,
         load_seconds=(report.lookup_ns + report.load_ns + report.weights_ns) / 1e9,
     )
-    return CompiledModel(store.cache, runner, contents, origin, executor)
+    return CompiledModel(store.cache, runner, contents, origin, executor, results)
 
 
 def _give(model: CompiledModel, tensors: Mapping[str, Any]) -> None:

@@ -10,20 +10,25 @@ import itertools
 import os
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import byref, c_bool, c_char_p, c_int, c_size_t, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .._core import caches, capi, model_inputs
-from .._core.errors import AoticacheError, warn_once
+from .._core.errors import AoticacheError, SettingsError, warn_once
 from .._core.pytorch import require_torch
 from .._core.settings import current_settings
+from . import stand_ins
 from .handles import delete_handles, from_handles, to_handles, torch_library
 
 
 #: Options of runs that take ownership of their inputs.
 STEALING = capi.RunOptions(size=sizeof(capi.RunOptions), steal_inputs=True)
+
+#: What stands for the classes of results.
+RESULTS = ("class", "dict")
 
 #: Prefix of metadata that we add to that of the package: requirements of its inputs, and which results are numbers.
 OURS = "aoticache."
@@ -55,7 +60,13 @@ class PackagedModel:
     """
 
     def __init__(
-        self, cache: caches.Cache, runner: c_void_p, path: str, origin: Origin, executor: Any = None
+        self,
+        cache: caches.Cache,
+        runner: c_void_p,
+        path: str,
+        origin: Origin,
+        executor: Any = None,
+        results: str = "class",
     ) -> None:
         library = cache.library
         self._cache = cache
@@ -70,17 +81,18 @@ class PackagedModel:
         #: Descriptions of arguments and results (model_inputs.describe()); for a package, which results are numbers.
         self._arguments: list[str | None] | None = None
         self._results: list[Any] = list(range(self._outputs))
-        self._specs: tuple[Any, Any] | None = None
+        self._has_stand_ins = results == "dict"
+        #: The structure of the arguments, and what builds the results from their leaves.
+        self._specs: tuple[Any, Callable[[list[Any]], Any]] | None = None
         self._kept: list[list[int]] = []
         self._finalizer = weakref.finalize(self, _release, library, runner, self._kept, executor)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model."""
-        in_spec, out_spec = self._get_specs()
+        in_spec, build = self._get_specs()
         leaves = model_inputs.flatten(args, kwargs, in_spec)
         outputs = self.run(model_inputs.tensors_among(leaves, self._arguments, self._inputs))
-        results = model_inputs.fill_in(outputs, self._results)
-        return require_torch().utils._pytree.tree_unflatten(results, out_spec)
+        return build(model_inputs.fill_in(outputs, self._results))
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Runs the model with a flat list of inputs. Returns a flat list of outputs."""
@@ -208,21 +220,36 @@ class PackagedModel:
         self._library.call("aoticache_runner_read_constant", self._runner, c_size_t(place), byref(constant))
         return constant
 
-    def _get_specs(self) -> tuple[Any, Any]:
+    def _get_specs(self) -> tuple[Any, Callable[[list[Any]], Any]]:
         if self._specs is None:
-            pytree = require_torch().utils._pytree
             texts = c_char_p(), c_char_p()
             self._library.call("aoticache_runner_call_spec", self._runner, byref(texts[0]), byref(texts[1]))
-            try:
-                self._specs = tuple(pytree.treespec_loads((text.value or b"").decode()) for text in texts)
-            except (ValueError, KeyError, TypeError, NotImplementedError) as error:
-                reason = str(error).split("\n")[0]
-                raise AoticacheError(
-                    f"{self._path}: the structure of its arguments or results is unknown: {reason}; first import the module "
-                    "that registers its classes, or call run() with its tensors as a list",
-                    "UNSUPPORTED",
-                ) from error
+            arguments, results = ((text.value or b"").decode() for text in texts)
+            in_spec = self._parse(arguments, "arguments", "")
+            if self._has_stand_ins:
+                build = stand_ins.builder(results, self._path)
+            else:
+                out_spec = self._parse(results, "results", ', or load the model with results="dict"')
+                build = partial(require_torch().utils._pytree.tree_unflatten, treespec=out_spec)
+            self._specs = in_spec, build
         return self._specs
+
+    def _parse(self, text: str, of: str, advice: str) -> Any:
+        try:
+            return require_torch().utils._pytree.treespec_loads(text)
+        except (ValueError, KeyError, TypeError, AttributeError, ImportError, NotImplementedError) as error:
+            reason = str(error).split("\n")[0]
+            raise AoticacheError(
+                f"{self._path}: the structure of its {of} is unknown: {reason}; first import the module that registers its "
+                f"classes, or call run() with its tensors as a list{advice}",
+                "UNSUPPORTED",
+            ) from error
+
+
+def check_results(results: Any) -> None:
+    """Raises SettingsError for a value that load() and load_package() do not accept."""
+    if results not in RESULTS:
+        raise SettingsError(f"results is {results!r}; it must be one of {', '.join(map(repr, RESULTS))}")
 
 
 def _release(library: capi.Library, runner: c_void_p, kept: list[list[int]], executor: Any) -> None:
@@ -242,6 +269,7 @@ def load_package(
     weights: str | os.PathLike[str] | None = None,
     map_weights: bool = False,
     ignore_unknown_weights: bool = False,
+    results: str = "class",
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Any:
     """
@@ -254,9 +282,11 @@ def load_package(
     map_weights: map the file instead, so that processes share it. The file must stay unchanged while the model lives: if it is
     truncated, the process is killed (SIGBUS). ignore_unknown_weights: ignore tensors of the file that the model does not have,
     instead of raising. cache_dir: None: the cache of `configure()`.
+    results: "class": the classes of the module's results; a package does not name their modules, so import these before the first
+    call. "dict": a dict with the fields as attributes stands for each class that is not Python's or PyTorch's.
 
     A package that the cache cannot load here (its model calls operators of PyTorch through its proxy executor, or the cache
-    cannot be opened) is loaded by PyTorch, with one warning; with `weights` it is refused. Returns a PackagedModel, or what
+    cannot be opened) is loaded by PyTorch, with one warning; with `weights` or results="dict" it is refused. Returns a PackagedModel, or what
     PyTorch returns.
 
     >>> model = aoticache.load_package("model.pt2")                                             # doctest: +SKIP
@@ -265,6 +295,7 @@ def load_package(
     torch = require_torch()
     import torch.utils._pytree
 
+    check_results(results)
     if hasattr(path, "read"):
         with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
             path.seek(0)
@@ -279,6 +310,7 @@ def load_package(
                 weights=weights,
                 map_weights=map_weights,
                 ignore_unknown_weights=ignore_unknown_weights,
+                results=results,
                 cache_dir=cache_dir,
             )
     path = os.path.abspath(os.fspath(path))
@@ -293,10 +325,10 @@ def load_package(
             map_weights=map_weights,
             ignore_unknown_weights=ignore_unknown_weights,
         )
-        return _load(cache, path, options, device_index)
+        return _load(cache, path, options, device_index, results)
     except AoticacheError as error:
         is_ours = error.status not in ("UNSUPPORTED", "DENIED", "IO", "LOCKED") or not os.path.exists(path)
-        if is_ours or weights is not None:
+        if is_ours or weights is not None or results != "class":
             raise
         warn_once("package " + path, f"aoticache: {path} is loaded by PyTorch's own loader: {error}")
         from torch._inductor.package.package import load_package as torch_load_package
@@ -304,7 +336,9 @@ def load_package(
         return torch_load_package(path, model_name or "model", run_single_threaded, num_runners, device_index)
 
 
-def _load(cache: caches.Cache, path: str, options: capi.PackageOptions, device_index: int) -> PackagedModel:
+def _load(
+    cache: caches.Cache, path: str, options: capi.PackageOptions, device_index: int, results: str
+) -> PackagedModel:
     library, runner, report = cache.library, c_void_p(), capi.PackageReport()
     capi.require_libtorch(library)
     if device_index >= 0 and require_torch().cuda.is_available():
@@ -328,7 +362,7 @@ def _load(cache: caches.Cache, path: str, options: capi.PackageOptions, device_i
         raise AoticacheError(
             f"its model {origin.model} calls PyTorch operators through its proxy executor", "UNSUPPORTED"
         )
-    model = PackagedModel(cache, runner, path, origin)
+    model = PackagedModel(cache, runner, path, origin, results=results)
     model._results = _results_of(cache, origin, model._outputs)
     return model
 

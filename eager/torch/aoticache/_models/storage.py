@@ -21,6 +21,7 @@ from .._core import capi
 from .._core.errors import AoticacheError
 from .._core.records import Answer, Question, Records
 from . import graphs
+from .classes import NeededClass, needed_by
 
 PROGRAM, MODEL = "program", "model"
 LIST = "weights.list"
@@ -61,6 +62,29 @@ class Constant:
         return {**fields, "file": self.file, "offset": self.offset} if self.file else fields
 
 
+@dataclass(frozen=True)
+class Classes:
+    """The classes that a model's arguments and results need."""
+
+    arguments: list[NeededClass] = field(default_factory=list)
+    results: list[NeededClass] = field(default_factory=list)
+
+    @staticmethod
+    def of(program: Any) -> Classes:
+        """Returns those of an ExportedProgram."""
+        return Classes(*(needed_by(spec) for spec in graphs.program_specs(program)))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "arguments": [one.as_json() for one in self.arguments],
+            "results": [one.as_json() for one in self.results],
+        }
+
+    @staticmethod
+    def from_json(item: dict[str, Any]) -> Classes:
+        return Classes(*([NeededClass.from_json(one) for one in item.get(part, [])] for part in ("arguments", "results")))
+
+
 @dataclass
 class Contents:
     """The contents of `weights.list`."""
@@ -71,6 +95,8 @@ class Contents:
     #: The key of a named model's program, and the fingerprint of the module that was exported for it.
     program: str = ""
     fingerprint: str = ""
+    #: Classes that must be known before the model can be called.
+    classes: Classes = field(default_factory=Classes)
 
     def write(self, path: str) -> None:
         document = {
@@ -80,6 +106,8 @@ class Contents:
             "inputs": self.inputs,
             "tensors": [constant.as_json() for constant in self.constants],
         }
+        if self.classes.arguments or self.classes.results:
+            document["classes"] = self.classes.as_json()
         with open(path, "w", encoding="utf-8") as file:
             json.dump(document, file, separators=(",", ":"), ensure_ascii=False)
 
@@ -108,8 +136,9 @@ class Contents:
                 )
                 for item in document["tensors"]
             ]
-            return Contents(constants, document["inputs"], document["program"], document["fingerprint"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            needed = Classes.from_json(document.get("classes", {}))
+            return Contents(constants, document["inputs"], document["program"], document["fingerprint"], needed)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise AoticacheError(f"{path} cannot be read: {error}", "CORRUPT") from error
 
 
@@ -309,7 +338,7 @@ def make_program(
     for constant in listed:
         constant.aliases = aliases.get(constant.name, [])
     paths = [(item["name"], item["path"]) for item in compiled["files"]]
-    Contents(listed, inputs).write(os.path.join(directory, LIST))
+    Contents(listed, inputs, classes=Classes.of(program)).write(os.path.join(directory, LIST))
     graph = os.path.join(directory, "graph.txt")
     with open(graph, "w", encoding="utf-8") as file:
         file.write(text)
@@ -325,9 +354,15 @@ def make_program(
 
 
 def make_model(
-    directory: str, program: Artifact, key: str, fingerprint: str, tensors: Mapping[str, Any], producer: str
+    directory: str,
+    program: Artifact,
+    key: str,
+    fingerprint: str,
+    tensors: Mapping[str, Any],
+    classes: Classes,
+    producer: str,
 ) -> Answer:
-    """Returns the entry of a program with these weights."""
+    """Returns the entry of a program with these weights. classes: the program may be of an earlier build, which stored none."""
     source, contents = program.directory, program.contents()
     missing = {constant.name: constant.value_in(tensors) for constant in contents.constants if not constant.file}
     files, stored = write_weights(directory, missing, "weights")
@@ -335,7 +370,7 @@ def make_model(
     for constant in contents.constants:
         if not constant.file:
             constant.file, constant.offset = places[constant.name].file, places[constant.name].offset
-    Contents(contents.constants, contents.inputs, key, fingerprint).write(os.path.join(directory, LIST))
+    Contents(contents.constants, contents.inputs, key, fingerprint, classes).write(os.path.join(directory, LIST))
     kept = [(name, os.path.join(source, name)) for name in sorted(os.listdir(source)) if name not in (LIST, "model.so")]
     return Answer(
         path="",
