@@ -1,4 +1,4 @@
-"""Tests what a process tells about its operators: the text and the data of aoticache.stats(), and log messages, which
+"""Tests the counts of operators, as text and as data (aoticache.stats()), and the log messages that
 TORCH_LOGS switches on (docs/pytorch.md)."""
 import json
 import os
