@@ -334,10 +334,12 @@ static void lookup_in_cache(slow_call *call)
     if (call->status == AOTICACHE_OK)
         call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &known, &call->error);
     aoticache_artifact_unref(artifact);
-    if (call->status == AOTICACHE_OK)
-        load_and_run(call, aoticache_known_kernel_verdict(known, call->miss.elements), true);
-    else
+    if (call->status != AOTICACHE_OK) {
         aoticache_holder_note_failure(holder, call->miss.miss_state, call->status, call->error.message);
+        return;
+    }
+    aoticache_log(&holder->context->logger, AOTICACHE_LOG_DEBUG, "%s: hit: found in the cache", holder->op);
+    load_and_run(call, aoticache_known_kernel_verdict(known, call->miss.elements), true);
 }
 
 static void compile_later(slow_call *call)
