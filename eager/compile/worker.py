@@ -1057,8 +1057,17 @@ def forget_options():
             del os.environ[name]
 
 
+def forget_package_logs():
+    """Removes this package from TORCH_LOGS: PyTorch refuses the name of a package that Python does not find, as here."""
+    names = os.environ.pop("TORCH_LOGS", "").split(",")
+    others = [name for name in names if name.strip(" +-").partition(".")[0] != "aoticache"]
+    if any(others):
+        os.environ["TORCH_LOGS"] = ",".join(others)
+
+
 def import_torch():
     forget_options()
+    forget_package_logs()
     # Inductor's pool of compile processes would load PyTorch again: it is not needed for one source at a time.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_directories()

@@ -180,6 +180,15 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_m
     return status;
 }
 
+static void log_kernel(const aoticache_holder *holder, const aoticache_miss_request *miss)
+{
+    if (miss->compile_ns > 0)
+        aoticache_log(&holder->context->logger, AOTICACHE_LOG_INFO, "%s: compiled in %.1f s", holder->op,
+                      (double)miss->compile_ns * 1e-9);
+    else
+        aoticache_log(&holder->context->logger, AOTICACHE_LOG_DEBUG, "%s: hit: found in the cache", holder->op);
+}
+
 aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_miss_request *miss,
                                           aoticache_known_kernel **ret_known, aoticache_error *ret_error)
 {
@@ -198,6 +207,7 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
     aoticache_artifact_unref(artifact);
     if (status == AOTICACHE_OK) {
         forget_failures(holder, miss->miss_state);
+        log_kernel(holder, miss);
         return status;
     }
     if (status == AOTICACHE_COMPILE_FAILED || status == AOTICACHE_UNSUPPORTED)
@@ -254,9 +264,6 @@ static void run_job(aoticache_job *job)
     if (status == AOTICACHE_OK && known->check != NULL)
         aoticache_holder_add_alias(job->holder, job->miss.packed,
                                    aoticache_known_kernel_verdict(known, job->miss.elements));
-    if (status == AOTICACHE_OK && job->miss.compile_ns > 0)
-        aoticache_log(&job->holder->context->logger, AOTICACHE_LOG_INFO, "%s: compiled in %.1f s", job->holder->op,
-                      (double)job->miss.compile_ns * 1e-9);
 }
 
 /* Returns true if only jobs have references to the holder. The caller holds context->lock. */

@@ -7,7 +7,9 @@
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "cache/eager_face.h"
+#include "cache/request/text.h"
 #include "eager/compile/eager_face.h"
 #include "eager/holder/holder_hot.h"
 
@@ -52,8 +54,9 @@ static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hi
     if (slot == NULL)
         return false;
     aoticache_runner *runner = atomic_load(&known->runner);
+    bool is_loaded = runner != NULL;
     call->status = AOTICACHE_OK;
-    if (runner == NULL)
+    if (!is_loaded)
         call->status = aoticache_known_kernel_load(known, &runner, &call->is_counted, &call->error);
     if (call->status == AOTICACHE_OK) {
         call->status = aoticache_holder_run(call->holder, runner, call->stack, &call->error);
@@ -64,6 +67,9 @@ static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hi
             aoticache_call_counts_take_one(known->number);
     }
     aoticache_epoch_leave(slot);
+    if (!is_loaded && call->ran) /* not in the epoch, since a host's logger may wait */
+        aoticache_log(&call->holder->context->logger, AOTICACHE_LOG_DEBUG, "%s: hit: a kernel of the cache was loaded",
+                      call->holder->op);
     return call->ran;
 }
 
@@ -270,7 +276,23 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_miss_r
            (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && (shapes > context->dynamic_after || miss->substituted != 0));
 }
 
-/* Counts a miss; also records the request and counts its shape, if this is its first miss. */
+/* The text of the request begins with the operator. */
+static void log_miss(const slow_call *call)
+{
+    const aoticache_context *context = call->holder->context;
+    char request[512];
+    if (context->logger.log == NULL)
+        return;
+    aoticache_request_format(call->miss.exact, request, sizeof request);
+    const char *answer = "nothing is compiled";
+    if (context->hook != NULL && context->miss == AOTICACHE_MISS_BACKGROUND)
+        answer = "it is compiled in the background, unless the cache has it";
+    else if (context->hook != NULL && context->miss == AOTICACHE_MISS_WAIT)
+        answer = "the call waits for a compile, unless the cache has it";
+    aoticache_log(&context->logger, AOTICACHE_LOG_INFO, "%s: miss: no kernel is known; %s", request, answer);
+}
+
+/* Counts a miss; also logs and records the request and counts its shape, if this is its first miss. */
 static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -290,6 +312,8 @@ static void enter_miss(slow_call *call)
     atomic_fetch_add_explicit(&holder->misses_count, 1, memory_order_relaxed);
     if (is_new && holder->context->recorder != NULL)
         aoticache_recorder_add(holder->context->recorder, miss->exact);
+    if (is_new)
+        log_miss(call);
     if (atomic_fetch_add_explicit(&holder->context->misses_until_flush, 1, memory_order_relaxed) % FLUSH_EVERY == 0)
         aoticache_holder_flush(holder);
 }
@@ -310,10 +334,12 @@ static void lookup_in_cache(slow_call *call)
     if (call->status == AOTICACHE_OK)
         call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &known, &call->error);
     aoticache_artifact_unref(artifact);
-    if (call->status == AOTICACHE_OK)
-        load_and_run(call, aoticache_known_kernel_verdict(known, call->miss.elements), true);
-    else
+    if (call->status != AOTICACHE_OK) {
         aoticache_holder_note_failure(holder, call->miss.miss_state, call->status, call->error.message);
+        return;
+    }
+    aoticache_log(&holder->context->logger, AOTICACHE_LOG_DEBUG, "%s: hit: found in the cache", holder->op);
+    load_and_run(call, aoticache_known_kernel_verdict(known, call->miss.elements), true);
 }
 
 static void compile_later(slow_call *call)

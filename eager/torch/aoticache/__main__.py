@@ -27,9 +27,9 @@ def doctor(arguments: argparse.Namespace) -> int:
 def stats(arguments: argparse.Namespace) -> int:
     found = _stats.cache_stats(caches.open_cache(arguments.cache_dir))
     if arguments.json:
-        print(json.dumps(dataclasses.asdict(found), indent=2))
+        print(json.dumps(found.to_dict(), indent=2))
         return 0
-    for name, value in dataclasses.asdict(found).items():
+    for name, value in found.to_dict().items():
         print(f"{name:18} {value:.1f}" if isinstance(value, float) else f"{name:18} {value}")
     return 0
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ __all__ = [
     "Stats",
     "TorchNotFoundError",
     "compile",
+    "compile_cache",
     "configure",
     "disable",
     "doctor",
@@ -275,6 +277,27 @@ def uninstall_compile_cache() -> bool:
     stays in use. Returns whether the cache was installed.
     """
     return _compile_cache.uninstall()
+
+
+@contextmanager
+def compile_cache(*, any_compiler: bool = False, cache_dir: str | os.PathLike[str] | None = None) -> Iterator[bool]:
+    """
+    Works as `install_compile_cache()` for a block, and yields what that returns. `torch.compile` compiles at the first call of a
+    function, so this call must be in the block.
+
+    Blocks may be nested: the end of the outermost one uninstalls, unless `install_compile_cache()` was called before or
+    meanwhile. It applies to the whole process, not to one thread.
+
+    cache_dir: None: the directory of `configure()`, or of the block around this one. It changes no setting.
+
+    Raises SettingsError if the compile cache is installed already with another directory or any_compiler.
+
+    >>> with aoticache.compile_cache():                                                         # doctest: +SKIP
+    ...     y = torch.compile(model)(x)
+    """
+    directory = None if cache_dir is None else os.path.abspath(os.fspath(cache_dir))
+    with _compile_cache.installed(any_compiler, directory) as is_installed:
+        yield is_installed
 
 
 def doctor() -> str:

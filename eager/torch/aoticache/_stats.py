@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,10 @@ class OperatorStats:
     #: Dynamic kernels that could not be compiled; every shape then has its own kernel.
     dynamic_refused: int = 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields by name, for JSON."""
+        return dataclasses.asdict(self)
+
 
 @dataclass(frozen=True)
 class CacheStats:
@@ -70,6 +75,10 @@ class CacheStats:
     compile_failures: int
     compile_seconds: float
     saved_seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields by name, for JSON."""
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
@@ -98,30 +107,22 @@ class Stats:
         """Returns the sum over all operators."""
         return sum(one.gained_seconds for one in self.operators.values())
 
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Returns the fields by name, for JSON: numbers, texts, and dictionaries of these. "operators" and "compile" have a dictionary
+        for each operator and each kind of record; "cache" is None if the cache cannot be read.
+        """
+        return dataclasses.asdict(self)
+
     def __str__(self) -> str:
-        lines = []
-        if self.operators:
-            width = max(len("operator"), *(len(name) for name in self.operators))
-            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'calls lost':>10} {'gained':>8} {'compiles':>8} {'compile failures':>16}  state"
-            lines.append(head)
-            for one in sorted(self.operators.values(), key=lambda one: (-one.calls, one.name)):
-                lines.append(
-                    f"{one.name:{width}}  {one.calls:9} {one.hits:9} {one.fallbacks + one.refused:9} "
-                    f"{one.calls_lost:10} {_duration(one.gained_seconds):>8} {one.compiles:8} {one.compile_failures:16}  {one.state}"
-                )
-        else:
-            lines.append("no operator has been enabled in this process")
+        """Returns a table of the operators that were called, with totals, and what else is not zero."""
+        lines = [*self._operator_lines(), *self._compile_lines()]
         if self.interface:
             lines.append(f"interface: {self.interface}")
         if self.waiting or self.compiling:
             lines.append(f"compiles: {self.compiling} under way, {self.waiting} queued")
         if self.problem:
             lines.append(f"problem: {self.problem.splitlines()[0]}")
-        used = {kind: one for kind, one in self.compile.items() if one != KindStats()}
-        for kind, counts in used.items():
-            lines.append(f"compile {kind}: {counts.hits} hits, {counts.misses} misses, {counts.stored} stored, {counts.refused} refused")
-        if self.compile and not used:
-            lines.append("compile: nothing has been compiled in this process")
         if self.cache is not None:
             cache = self.cache
             lines.append(
@@ -130,6 +131,62 @@ class Stats:
                 f"({cache.compile_seconds:.1f} s), {cache.saved_seconds:.1f} s saved"
             )
         return "\n".join(lines)
+
+    def _operator_lines(self) -> list[str]:
+        if not self.operators:
+            return ["no operator has been enabled in this process"]
+        used = sorted(filter(_is_used, self.operators.values()), key=lambda one: (-one.calls, one.name))
+        rows = [_operator_row(one) for one in used]
+        if len(used) > 1:
+            rows.append(_operator_row(_sum_of(used)))
+        lines = _table(_OPERATOR_COLUMNS, rows) if rows else ["no operator has been called while it was enabled"]
+        unused = [one.state for one in self.operators.values() if not _is_used(one)]
+        uncalled, waiting = unused.count("enabled"), unused.count("pending")
+        if uncalled:
+            lines.append(f"{uncalled} enabled {'operators were' if uncalled > 1 else 'operator was'} not called")
+        if waiting:
+            lines.append(f"{waiting} {'operators wait' if waiting > 1 else 'operator waits'} for the bridge")
+        return lines
+
+    def _compile_lines(self) -> list[str]:
+        rows = [
+            (kind, str(one.hits), str(one.misses), str(one.stored), str(one.refused))
+            for kind, one in self.compile.items()
+            if one != KindStats()
+        ]
+        return _table(("torch.compile", "hits", "misses", "stored", "refused"), rows) if rows else []
+
+
+_OPERATOR_COLUMNS = ("operator", "calls", "hits", "misses", "PyTorch", "calls lost", "gained", "compiles", "compile failures", "state")
+_LEFT = ("operator", "torch.compile", "state")  # columns of text
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns a header and the rows; numbers are aligned at the right."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows)]
+    return [
+        "  ".join(
+            f"{cell:{'<' if name in _LEFT else '>'}{width}}" for name, cell, width in zip(columns, row, widths)
+        ).rstrip()
+        for row in (columns, *rows)
+    ]
+
+
+def _is_used(one: OperatorStats) -> bool:
+    return any((one.calls, one.hits, one.misses, one.fallbacks, one.refused, one.compiles, one.compile_failures))
+
+
+def _operator_row(one: OperatorStats) -> tuple[str, ...]:
+    answered = one.fallbacks + one.refused  # by PyTorch
+    counts = (one.calls, one.hits, one.misses, answered, one.calls_lost)
+    ends = (one.compiles, one.compile_failures)
+    return (one.name, *map(str, counts), _duration(one.gained_seconds), *map(str, ends), one.state)
+
+
+def _sum_of(operators: Sequence[OperatorStats]) -> OperatorStats:
+    numbers = [one.name for one in dataclasses.fields(OperatorStats) if one.name not in ("name", "policy", "state")]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in operators) for name in numbers}
+    return OperatorStats("total", state="", **sums)
 
 
 def _duration(seconds: float) -> str:

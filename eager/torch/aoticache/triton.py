@@ -94,9 +94,9 @@ class CacheManager(Base):  # type: ignore[misc]
             self.flight = Flight(records, question)
             files = self.flight.begin()
         if files is None:
-            counts.misses += 1
+            count_miss(filename)
             return None  # Triton compiles, and calls put_group()
-        counts.hits += 1
+        count_hit(filename)
         placed = self.place(files)
         self.files.put_group(filename, placed)
         return placed
@@ -230,9 +230,9 @@ def lookup(question: Question) -> dict[str, bytes] | None:
         return None
     files = read_record(records, question)
     if files is None:
-        counts.misses += 1
+        count_miss(question.arguments["name"])
     else:
-        counts.hits += 1
+        count_hit(question.arguments["name"])
     return files
 
 
@@ -246,6 +246,16 @@ def store(question: Question, files: Mapping[str, bytes]) -> None:
         counts.stored += 1
     except (AoticacheError, OSError) as error:
         complain(error)
+
+
+def count_hit(name: str) -> None:
+    counts.hits += 1
+    caches.log.debug("%s: hit: %s", TRITON, name)
+
+
+def count_miss(name: str) -> None:
+    counts.misses += 1
+    caches.log.info("%s: miss: %s: the cache has no record", TRITON, name)
 
 
 def complain(error: BaseException) -> None:

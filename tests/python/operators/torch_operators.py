@@ -33,7 +33,9 @@ class Lines(logging.Handler):
         self.lines = []
 
     def emit(self, record):
-        self.lines.append(record.getMessage())
+        message = record.getMessage()
+        if ": miss: " not in message and ": compiled in " not in message:
+            self.lines.append(message)
 
 
 def counts_of(aoticache):

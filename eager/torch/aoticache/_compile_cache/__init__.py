@@ -5,6 +5,6 @@
 (`portable_artifacts`). `_api`, `_stats` and `_doctor` use this sub-package; it uses `_core` and `_digests`.
 """
 
-from .installation import install, is_installed, is_known, known_versions, missing_function, stats, uninstall
+from .installation import install, installed, is_installed, is_known, known_versions, missing_function, stats, uninstall
 
-__all__ = ["install", "is_installed", "is_known", "known_versions", "missing_function", "stats", "uninstall"]
+__all__ = ["install", "installed", "is_installed", "is_known", "known_versions", "missing_function", "stats", "uninstall"]

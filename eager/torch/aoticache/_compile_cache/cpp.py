@@ -139,7 +139,7 @@ class Cpp:
         with self.state.guarded(CPP):
             if self.serve(question, builder, target):
                 return
-        self.state.count(CPP, "misses")
+        self.state.count_miss(CPP, question.arguments["name"])
         if is_here(builder._compiler):  # any_compiler: this machine has one, and no record of it yet
             self.build_once(builder, question.with_environment(compiler=compiler_identity(builder._compiler)), target)
             return
@@ -180,15 +180,15 @@ class Cpp:
                 self.place(found.content, question, builder, target)
                 done = True
             if is_made and answer is not None:
-                self.state.count(CPP, "misses")
+                self.state.count_miss(CPP, question.arguments["name"])
                 done = True
                 self.state.records.put(question.with_environment(compiler=ANY), answer)
-                self.state.count(CPP, "stored")
+                self.state.count_stored(CPP, question.arguments["name"], answer.compile_ns)
                 self.state.used.add(question)
         if error is not None:
             raise error
         if not done and not os.path.exists(target):
-            self.state.count(CPP, "misses")
+            self.state.count_miss(CPP, question.arguments["name"], "the cache does not serve it")
             self.compile_really(builder)
 
     def serve(self, question: Question, builder: Any, target: str) -> bool:
@@ -203,7 +203,7 @@ class Cpp:
         write_file(target, content, 0o755 if target.endswith(".so") else 0o644)
         with self._lock:
             self.served[target] = builder
-        self.state.count(CPP, "hits")
+        self.state.count_hit(CPP, question.arguments["name"])
         self.state.used.add(question)
 
     def requirements(self, builder: Any) -> str:
@@ -272,10 +272,10 @@ class Cpp:
             question = self.question_of_probe(isa, code)
             found = self.state.records.lookup(question)
             if found is not None and found.content in (YES, NO):
-                self.state.count(PROBE, "hits")
+                self.state.count_hit(PROBE, str(isa))
                 self.state.used.add(question)
                 return found.content == YES
-        self.state.count(PROBE, "misses")
+        self.state.count_miss(PROBE, str(isa))
         if question is None or not is_here(self.builder.get_cpp_compiler()):
             return self.try_really(isa, code)
         return self.try_once(isa, code, question)

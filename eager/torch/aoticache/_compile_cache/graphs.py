@@ -100,7 +100,7 @@ class Store:
         with self.state.guarded(self.kind):
             with file_with(head_of(self.kind, key) + payload) as path:
                 self.state.records.put(self.question(key), Answer(path, self.state.producer, "", guard, compile_ns))
-            self.state.count(self.kind, "stored")
+            self.state.count_stored(self.kind, key, compile_ns)
 
 
 def chosen_isa() -> str:
@@ -133,9 +133,10 @@ def make_backend(state: State, flights: Flights, kind: str) -> Any:
 
         def _get(self, key: str) -> bytes | None:
             found = store.get(key)
-            state.count(kind, "hits" if found is not None else "misses")
             if found is None:
+                state.count_miss(kind, key)
                 return None
+            state.count_hit(kind, key)
             payload, _, compile_ns = found
             if not store.is_guarded:
                 return payload
@@ -209,7 +210,7 @@ def late_candidates(
         flights.end(store.kind, key)
         if was_missed:
             store.state.count(store.kind, "misses", -1)
-            store.state.count(store.kind, "hits")
+            store.state.count_hit(store.kind, key)
         raise
 
 

@@ -16,11 +16,12 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .._core import caches, triton_keys
-from .._core.errors import AoticacheError, warn_once
+from .._core.errors import AoticacheError, SettingsError, warn_once
 from .._core.imports import Finder, after_import
 from .._core.records import TRITON, KindStats
 from .._core.settings import current_settings
@@ -71,21 +72,57 @@ _finder: Finder | None = None
 
 def install(any_compiler: bool = False) -> bool:
     """See aoticache.install_compile_cache()."""
-    global _state, _finder
+    with _lock:
+        state = _state or _install(any_compiler, current_settings().cache_dir)
+        if state is not None:
+            state.is_kept = True
+        return _state is not None
+
+
+@contextmanager
+def installed(any_compiler: bool, cache_dir: str | None) -> Iterator[bool]:
+    """See aoticache.compile_cache()."""
     with _lock:
         if _state is not None:
-            return True
-        if not version_is_known():
-            return False
-        try:
-            state = State(caches.open_cache(current_settings().cache_dir), any_compiler)
-        except AoticacheError as error:
-            warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
-            return False
-        _state = state
-        _serve_triton()
-        _finder = after_import(TRIGGER, lambda module: patch())
-        return _state is not None
+            _check_same(_state, any_compiler, cache_dir)
+        state = _state or _install(any_compiler, cache_dir or current_settings().cache_dir)
+        if state is not None:
+            state.blocks += 1
+    try:
+        yield state is not None
+    finally:
+        with _lock:
+            if state is not None:
+                state.blocks -= 1
+                if state is _state and not state.blocks and not state.is_kept:
+                    uninstall()
+
+
+def _check_same(state: State, any_compiler: bool, cache_dir: str | None) -> None:
+    """Raises SettingsError if the compile cache is installed with other options than these."""
+    directory = state.records.cache.directory
+    if cache_dir is not None and os.path.realpath(cache_dir) != os.path.realpath(directory):
+        raise SettingsError(
+            f"torch.compile uses the cache {directory}; a second one ({cache_dir}) cannot be used at the same time: call "
+            "aoticache.uninstall_compile_cache() or leave the block first"
+        )
+    if any_compiler != state.any_compiler:
+        raise SettingsError(f"the compile cache is installed with any_compiler={state.any_compiler}, which cannot change meanwhile")
+
+
+def _install(any_compiler: bool, cache_dir: str | None) -> State | None:
+    """Returns the state, or None after a warning. The caller holds the lock, and nothing is installed."""
+    global _state, _finder
+    if not version_is_known():
+        return None
+    try:
+        _state = State(caches.open_cache(cache_dir), any_compiler)
+    except AoticacheError as error:
+        warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
+        return None
+    _serve_triton()
+    _finder = after_import(TRIGGER, lambda module: patch())
+    return _state
 
 
 def uninstall() -> bool:

@@ -60,7 +60,7 @@ class Sources:
         seen = Question(SOURCES, {"seen": names_and_times(files)}, environment)
         known = None if changed_just_now(files) else self.state.records.lookup(seen)
         if known is not None and len(known.content) == 2 * DIGEST_BYTES:
-            self.state.count(SOURCES, "hits")
+            self.state.count_hit(SOURCES, "PyTorch's digest of its sources")
             found, contents = known.content[:DIGEST_BYTES], known.content[DIGEST_BYTES:]
             self.state.used.add(Question(SOURCES, {"contents": contents.hex()}, environment))
             self.give(found)
@@ -69,7 +69,8 @@ class Sources:
         question = Question(SOURCES, {"contents": contents.hex()}, environment)
         held = self.state.records.lookup(question)
         is_held = held is not None and len(held.content) == DIGEST_BYTES
-        self.state.count(SOURCES, "hits" if is_held else "misses")
+        count = self.state.count_hit if is_held else self.state.count_miss
+        count(SOURCES, "PyTorch's digest of its sources")
         if held is not None and is_held:
             self.give(held.content)
         found = self.own()

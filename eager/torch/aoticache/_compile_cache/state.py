@@ -21,19 +21,33 @@ from .._core.records import KindStats
 
 
 class State:
-    """One for each call of install_compile_cache()."""
+    """One for each installation."""
 
     def __init__(self, cache: caches.Cache, any_compiler: bool) -> None:
         self.records = records.Records(cache)
         self.any_compiler = any_compiler
         self.counts = {kind: KindStats() for kind in records.KINDS}
         self.patches = Patches()
+        self.is_kept = False  # installed by install_compile_cache(), so it stays at the end of a block
+        self.blocks = 0  # blocks of compile_cache() that use it
         self.used: Any = None  # records that saved artifacts must contain; portable_artifacts.Used
         self._lock = threading.Lock()
 
     def count(self, kind: str, name: str, by: int = 1) -> None:
         with self._lock:
             setattr(self.counts[kind], name, getattr(self.counts[kind], name) + by)
+
+    def count_hit(self, kind: str, name: str) -> None:
+        self.count(kind, "hits")
+        caches.log.debug("%s: hit: %s", kind, name)
+
+    def count_miss(self, kind: str, name: str, reason: str = "the cache has no record") -> None:
+        self.count(kind, "misses")
+        caches.log.info("%s: miss: %s: %s", kind, name, reason)
+
+    def count_stored(self, kind: str, name: str, compile_ns: int) -> None:
+        self.count(kind, "stored")
+        caches.log.info("%s: compiled in %.1f s and stored: %s", kind, compile_ns / 1e9, name)
 
     def snapshot(self) -> dict[str, KindStats]:
         with self._lock:

@@ -10,11 +10,10 @@ import threading
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
-from . import capi
+from . import capi, errors
 from .errors import warn_once
 
-log = logging.getLogger("aoticache")
-log.addHandler(logging.NullHandler())
+log = errors.logger()
 _AS_CONFIGURED = (1 << 32) - 1
 _LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEBUG}
 
@@ -22,7 +21,9 @@ _LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEB
 def _sink(level: int, line: str) -> None:
     log.log(_LEVELS.get(level, logging.INFO), "%s", line)
     if level <= 1:
-        warn_once("log", f"aoticache: {line} (further messages go to logging.getLogger('aoticache'))")
+        warn_once(
+            "log", f"aoticache: {line} (further messages go to logging.getLogger('aoticache'))", is_logged=True
+        )
 
 
 _log_function: Any = None

@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import logging
     from types import FrameType
 
 
@@ -66,13 +67,29 @@ _said: set[str] = set()
 _lock = threading.Lock()
 
 
-def warn_once(topic: str, message: str) -> None:
-    """Warns once per topic and process, at the line outside of the package that led to it."""
+def logger() -> logging.Logger:
+    """Returns the logger of the package and of the C library. PyTorch sets its level and handlers from TORCH_LOGS."""
+    import logging  # not when this module is imported, since aoticache.runtime should be imported fast
+
+    log = logging.getLogger("aoticache")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    return log
+
+
+def warn_once(topic: str, message: str, *, is_logged: bool = False) -> None:
+    """
+    Warns once per topic and process, at the line outside of the package that led to it. Logs the message every time, from the
+    second time on at level DEBUG. is_logged: the caller has logged it.
+    """
     with _lock:
-        if topic in _said:
-            return
+        is_new = topic not in _said
         _said.add(topic)
-    warnings.warn(message, AoticacheWarning, stacklevel=_depth_of_caller())
+    if not is_logged:
+        log = logger().warning if is_new else logger().debug
+        log("%s", message.removeprefix("aoticache: "), stacklevel=2)
+    if is_new:
+        warnings.warn(message, AoticacheWarning, stacklevel=_depth_of_caller())
 
 
 def _depth_of_caller() -> int:

@@ -13,6 +13,7 @@ were read are hashed here again.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import hashlib
 import json
 import os
@@ -97,6 +98,10 @@ class KindStats:
     stored: int = 0
     #: Records that were refused because they were damaged or could not be loaded; and errors of the cache.
     refused: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns the fields by name, for JSON."""
+        return dataclasses.asdict(self)
 
 
 class Damaged(AoticacheError):

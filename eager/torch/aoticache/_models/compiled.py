@@ -332,6 +332,7 @@ def load(
         artifact.close()
     if isinstance(weights, Mapping):
         _give(model, model._fit(weights, needed=True))
+    caches.log.debug("model %s: hit: loaded from the cache", name_or_key)
     return model
 
 
@@ -383,6 +384,7 @@ class _Task:
             artifact.close()
         if not self.frozen:
             _give(model, model._fit(self._tensors_of_model(), needed=False))
+        caches.log.debug("model %s: hit: it is stored under this name", self.name)
         return model
 
     def _check_named(self, artifact: Artifact) -> None:
@@ -427,6 +429,10 @@ class _Task:
     def make(self, replace: bool) -> CompiledModel:
         question = self.program_question()
         artifact, made = storage.get_or_make(self.store, question, self._compile)
+        if made:
+            caches.log.info("model %s: miss: compiled in %.1f s", self.name or "without a name", artifact.compile_seconds)
+        else:
+            caches.log.debug("model %s: hit: its program is in the cache", self.name or "without a name")
         try:
             if not self.name:
                 model = self._open(artifact, question, "compiled" if made else "stored", "")
