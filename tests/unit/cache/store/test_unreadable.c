@@ -135,18 +135,22 @@ Test(unreadable, new_index_is_built_without_it_and_says_so)
     snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
     cr_assert_eq(unlink(path), 0);
     aoticache_cache *cache;
-    /* Every directory of objects except the library's, so that of the manifest too. */
+    /* Every directory of objects: usually four, but the digests of manifests depend on the time, so two may share one. */
+    int count = 0;
     for (int i = 0; i < 256; i++) {
         snprintf(path, sizeof path, "%s/objects/%02x", fixture_cache, i);
         if (access(path, F_OK) == 0) {
             give(path, 0);
             cr_assert_eq(chmod(path, 0700), 0);
+            count++;
         }
     }
+    char expected[80];
+    snprintf(expected, sizeof expected, "without %d files or directories that cannot be read", count);
     become(SOMEBODY);
     cache = open_noting();
     cr_assert_eq(entries_of(cache), 0);
-    cr_assert_not_null(strstr(warnings, "without 4 files or directories that cannot be read"), "%s", warnings);
+    cr_assert_not_null(strstr(warnings, expected), "%s: %s", expected, warnings);
     aoticache_cache_close(cache);
     cache = open_as_root();
     cr_assert_eq(fixture_verify(cache, true).repaired, 2);
