@@ -9,7 +9,7 @@
  * forked while another thread was inside a function of this header, all of them return IO: SQLite's own locks may be held
  * forever in it. Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters
  * are written without waiting for the disk. Files: the index and the files next to it (-wal, -shm, -journal by SQLite, -gate
- * by connection/writer_queue.c, -uses by stats/pending.c, -answers by connection/query_cache.c) have mode 0600 (0660 if it
+ * by connection/writer_queue.c, -uses by stats/pending.c, -answers by query_cache/query_cache.c) have mode 0600 (0660 if it
  * is shared) and, if root creates them, the owner of their directory; none may be a link. No other file is touched, even if
  * one of these names it: a journal that names one is CORRUPT (connection/vfs.c).
  */
@@ -38,7 +38,7 @@ typedef struct aoticache_index_options {
  * Opens or creates an index. It uses WAL if the file system
  * supports it (which is detected), otherwise a rollback journal. An index in a directory without write permission is read as
  * it is. An index that may only be read opens without read_only too: writing then returns DENIED. If the query cache is of
- * the index's current state, no connection is made (connection/query_cache.h): the first use that needs one makes it.
+ * the index's current state, no connection is made (query_cache/query_cache.h): the first use that needs one makes it.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or another application's application_id),
  * UNSUPPORTED (another version of the tables), NOT_FOUND (read_only and no file).

@@ -1,5 +1,11 @@
 /*
  * cache/gc/collect: the order of a collection's steps, and the small collections of a cache with a budget.
+ *
+ * A collection removes, in this order: what can be removed without the index, if the file system is nearly full (and the reserve);
+ * leftovers of dead processes and all of quarantine/, if it lacks space; files whose rows earlier collections have removed; then
+ * entries until the limits are met (choose.c): first those of kernels that are slower than the host's own, then the least
+ * recently used or those that cost most; at the end objects that nothing names, leftovers, expired failures and old files in
+ * quarantine/.
  */
 #include "base/arguments.h"
 #include "cache/gc/gc_internal.h"

@@ -157,9 +157,8 @@ void aoticache_collection_close_remover(aoticache_collection *collection);
 
 /* Searches for objects that nothing names: in a part of the store, or in all of it if it is small or options.scan is set. */
 aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
-/* Removes damaged files that were quarantined long enough ago. */
-/* Removes files of quarantine/. all: whatever their age, unless the options say never. A dry run then counts the bytes in
- * found_bytes. */
+/* Removes files of quarantine/ that were put there long enough ago. all: whatever their age, unless the options say never.
+ * Then a dry run counts the bytes in found_bytes. */
 void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all);
 
 /* ---- evict.c ---- */

@@ -43,7 +43,7 @@ aoticache_status aoticache_index_put_judgements(aoticache_index *index, const ao
     return status;
 }
 
-/* ---- results of a key in the query cache (connection/query_cache.c) ---- */
+/* ---- results of a key in the query cache (query_cache/query_cache.c) ---- */
 
 struct kept_row {
     int64_t judged_ns;

@@ -35,7 +35,7 @@ static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
            aoticache_digest_equal(&found, key);
 }
 
-/* ---- hits in the query cache (connection/query_cache.c) ---- */
+/* ---- hits in the query cache (query_cache/query_cache.c) ---- */
 
 struct kept_hit {
     int64_t entry_id;

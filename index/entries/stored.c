@@ -10,7 +10,7 @@
 
 #define MAX_BATCH 100000 /* maximum number of entries read by one call */
 
-/* ---- rows in the query cache (connection/query_cache.c) ---- */
+/* ---- rows in the query cache (query_cache/query_cache.c) ---- */
 
 /* Followed by the guard with its NUL, and the encoding. */
 struct kept_row {

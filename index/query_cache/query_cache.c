@@ -217,7 +217,8 @@ static void write_file(const aoticache_index *index, const aoticache_index_state
         return;
     struct header header = {.version = VERSION, .state = *state};
     memcpy(bytes, &header, sizeof header);
-    memcpy(bytes + sizeof header, records->bytes, records->size);
+    if (records->size > 0)
+        memcpy(bytes + sizeof header, records->bytes, records->size);
     header.hash = aoticache_hash_bytes(bytes + hashed, size - hashed);
     memcpy(bytes, &header, sizeof header);
     cleanup_fd int fd = aoticache_index_vfs_create(index, AOTICACHE_QUERY_CACHE_SUFFIX, O_NONBLOCK | O_NOCTTY);
