@@ -306,10 +306,11 @@ memory=1500000 # KiB of addresses
 
 # lies MOOD STATUS PATTERN: nothing is accepted, in bounded time and memory
 lies() {
-    local mood=$1 begun=$SECONDS
+    local mood=$1 begun=$SECONDS timeout=10s # for a busy machine; only "slow" has to reach its timeout
+    [ "$mood" != slow ] || timeout=1s
     rm -rf "$work/victim"
     echo "$mood" >"$work/mood"
-    run bash -c 'ulimit -v "$2"; AOTICACHE_DIR=$1 exec aoticache pull --all' bash "$work/victim" "$memory"
+    AOTICACHE_REMOTE="$liar_url unsigned=allow timeout=$timeout" run bash -c 'ulimit -v "$2"; AOTICACHE_DIR=$1 exec aoticache pull --all' bash "$work/victim" "$memory"
     is "$mood: the status" "$2" "$status"
     says "$mood: what is said" "$3"
     holds "$mood: no object has come" [ -z "$(find "$work/victim/objects" -type f 2>/dev/null)" ]
