@@ -53,7 +53,7 @@ prints 'it needs no PyTorch to run' '^PyTorch +not needed'
 # A holder's refusal of aten::add_ recommends this: with in_place the worker's kernel writes, and the stack is empty.
 install_for_examples 'an operator in place'
 cat >"$work/add.c" <<'C'
-#include <aoticache.h>
+#include <aoticache/dispatch.h>
 #include <stdio.h>
 
 int main(void)
